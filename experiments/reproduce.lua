@@ -26,21 +26,21 @@ local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, ful
   { device = { "cpu", "gpu" } })
 local items, item_page = dofile(folder .. "/lib/items.lua"), dofile(folder .. "/lib/item_page.lua")
 local verdicts, published = dofile(folder .. "/lib/verdicts.lua"), dofile(folder .. "/lib/published.lua")
-if options.quick and options.full then error("--quick: given together with --full, expected one of them", 0) end
+if options.quick and options.full then exit(2, "--quick: given together with --full, expected one of them") end
 if options.device == "gpu" then
   local there, why = has_gpu()
-  if not there then error("--device: gpu, but there is none: " .. why, 0) end
+  if not there then exit(2, "--device: gpu, but there is none: " .. why) end
 end
 if options.from ~= "" then
   for _, name in ipairs({ "quick", "full", "fresh", "page" }) do
-    if options[name] then error(string.format("--%s: given together with --from, which runs nothing", name), 0) end
+    if options[name] then exit(2, string.format("--%s: given together with --from, which runs nothing", name)) end
   end
-  if options.device ~= "cpu" then error("--device: given together with --from, which runs nothing", 0) end
+  if options.device ~= "cpu" then exit(2, "--device: given together with --from, which runs nothing") end
 end
 local all_items = table.concat(options.only, ",") == "all"
 if not all_items and (options.from ~= "" or options.publish) then
-  error(string.format("--only: given together with %s, expected all items", options.publish and "--publish"
-    or "--from, which runs nothing"), 0)
+  exit(2, string.format("--only: given together with %s, expected all items", options.publish and "--publish"
+    or "--from, which runs nothing"))
 end
 local mode = options.quick and "quick" or options.full and "full" or "standard"
 
@@ -52,7 +52,7 @@ local function chosen()
   local wanted = {}
   for _, word in ipairs(options.only) do
     if not known[word] then
-      error(string.format("--only: %q, expected a document or an item such as fleet or leet/table3", word), 0)
+      exit(2, string.format("--only: %q, expected a document or an item such as fleet or leet/table3", word))
     end
     wanted[word] = true
   end
@@ -209,7 +209,7 @@ local function other_run()
   local value = read_json(options.compare)
   local list = type(value) == "table" and (value.items and verdict_list(value.items) or value)
   if not list or not list[1] or not list[1].id then
-    error(string.format("--compare: %q, expected an items.json or verdicts.json of reproduce.lua", options.compare), 0)
+    exit(2, string.format("--compare: %q, expected an items.json or verdicts.json of reproduce.lua", options.compare))
   end
   local other = { verdicts = {}, items = {}, name = options.compare }
   for _, v in ipairs(list) do
@@ -322,7 +322,7 @@ end
 local function given_run(path)
   local value = read_json(path)
   if type(value) ~= "table" or type(value.items) ~= "table" then
-    error(string.format("--from: %q, expected an items.json of reproduce.lua", path), 0)
+    exit(2, string.format("--from: %q, expected an items.json of reproduce.lua", path))
   end
   return value
 end

@@ -15,7 +15,7 @@ local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, dev
 local on_gpu = options.device == "gpu"
 if on_gpu then
   local available, why = has_gpu()
-  if not available then error("--device: gpu cannot be used, no GPU: " .. why, 0) end
+  if not available then exit(2, "--device: gpu cannot be used, no GPU: " .. why) end
 end
 local inputs, wrapped = dofile(folder .. "/lib/real_inputs.lua"), dofile(folder .. "/lib/wrapped.lua")
 

@@ -59,7 +59,11 @@ Method nystrom_method() {
         "softmax in each factor. Exact with as many landmarks as tokens; the rank need not divide N.";
     m.use =
         "For a prompt whose neighbouring tokens are alike, so that means of segments stand for them. On the inputs of "
-        "docs/performance.md skyformer has smaller errors.";
+        "docs/performance.md skyformer has smaller errors. Where neighbours are unlike, as in independent normal q and "
+        "k, their means are near 0 and the matrix between the landmarks is nearly singular: its inverse multiplies "
+        "what "
+        "they miss, and the error grows with the rank, beyond what is approximated itself, until the rank is near the "
+        "length.";
     m.time = "O(Nrd + Nr² + r³)";
     m.rank = "number of landmarks, means of segments";
     m.future = true;

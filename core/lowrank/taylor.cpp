@@ -48,7 +48,7 @@ Method taylor_method() {
         "expands from d rows to 1 + d + d(d+1)/2. The error of an entry is at most |s|³/6 max(1, e^s).";
     m.use = "For small widths and scores of at most about 1, to generate text too. Nothing is drawn.";
     m.time = "O(Nd²)";
-    m.rank = "1 + d + d(d+1)/2 features, with full 1 + d + d²,";
+    m.rank = "1 + d + d(d+1)/2 features; with full 1 + d + d²";
     m.columns = [](const Size& s, const Settings& o) {
         return 1 + s.d + (o.at("full") != 0 ? s.d * s.d : s.d * (s.d + 1) / 2);
     };

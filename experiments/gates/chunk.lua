@@ -36,7 +36,7 @@ if options.quick then
   options.chunks = dofile(folder .. "/../lib/at_most.lua")(options.chunks, 256, "chunks")
 end
 for _, C in ipairs(options.chunks) do
-  if N % C ~= 0 then error(string.format("--chunks: %d, expected divisors of --length, %d", C, N), 0) end
+  if N % C ~= 0 then exit(2, string.format("--chunks: %d, expected divisors of --length, %d", C, N)) end
 end
 
 local function problem(update, heads, n)

@@ -19,7 +19,7 @@ local options = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/argumen
 -- Each of the two belongs to one call; beside another it would change nothing.
 for name, call in pairs({ update = "linear_attention", method = "causal_linear_attention" }) do
   if options[name] ~= "" and options.call ~= call then
-    error(string.format("--%s: given with --call %s, expected --call %s", name, options.call, call), 0)
+    exit(2, string.format("--%s: given with --call %s, expected --call %s", name, options.call, call))
   end
 end
 if options.update == "" then options.update = "gated_delta" end

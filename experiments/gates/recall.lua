@@ -27,7 +27,7 @@ local options = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/argumen
 })
 if options.quick then options.steps = math.max(1, options.steps // 4) end
 if options.pairs > options.keys then
-  error(("--pairs: %d, expected at most --keys, %d"):format(options.pairs, options.keys), 0)
+  exit(2, ("--pairs: %d, expected at most --keys, %d"):format(options.pairs, options.keys))
 end
 
 local task = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/recall_task.lua")(options)

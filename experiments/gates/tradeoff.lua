@@ -13,7 +13,7 @@ local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "gates", nam
   rules = { device = { "cpu" }, length = { 32 } },
   differs = "By counted operations; experiments/gates/chunk.lua has the times." })
 local n, d = item.options.length, 16
-if n & (n - 1) ~= 0 then error(string.format("--length: %d, expected a power of two", n), 0) end
+if n & (n - 1) ~= 0 then exit(2, string.format("--length: %d, expected a power of two", n)) end
 
 local function count(update, mode, chunk)
   seed(1)

@@ -1,7 +1,7 @@
 -- The command line of an experiment. arguments(arg, {heads = 8, lengths = {128, 256}, quick = false}, rules) returns
--- the same table with what was given: --heads 4, --lengths 128,1024, --quick. An unknown or malformed option is an
--- error of one sentence. --help prints the comment at the head of the experiment, `more_help` below it, and ends the
--- program.
+-- the same table with what was given: --heads 4, --lengths 128,1024, --quick. An unknown or malformed option ends the
+-- program with one sentence and status 2, as the program's own wrong options do. --help prints the comment at the head
+-- of the experiment, `more_help` below it, and ends the program.
 -- rules says more about some of them: {heads = {1, 4}, lengths = {1}} whole numbers from 1 to 4, and of at least 1;
 -- {seconds = {above = 0}} and {seconds = {from = 0}} any number above 0, and of at least 0; {inputs = {"random",
 -- "layer1"}} one of these words; of a list, each of its items.
@@ -9,7 +9,7 @@
 local function number(name, text)
   local value = tonumber(text)
   if value and math.abs(value) < math.huge then return value end
-  error(string.format("--%s: %q, expected a %snumber", name, text, value and "finite " or ""), 0)
+  exit(2, string.format("--%s: %q, expected a %snumber", name, text, value and "finite " or ""))
 end
 
 local function checked(name, value, rule)
@@ -17,21 +17,21 @@ local function checked(name, value, rule)
   local bound = rule.above or rule.from
   if bound then
     if value > bound or rule.from and value == bound then return value end
-    error(string.format("--%s: %s, expected a number %s %s", name, value, rule.from and "of at least" or "above",
-      bound), 0)
+    exit(2, string.format("--%s: %s, expected a number %s %s", name, value, rule.from and "of at least" or "above",
+      bound))
   end
   local least, most = rule[1], rule[2]
   if type(least) == "string" then
     for _, word in ipairs(rule) do
       if word == value then return value end
     end
-    error(string.format("--%s: %q, expected %s", name, value, #rule > 1 and table.concat(rule, ", ", 1, #rule - 1)
-      .. " or " .. rule[#rule] or rule[1]), 0)
+    exit(2, string.format("--%s: %q, expected %s", name, value, #rule > 1 and table.concat(rule, ", ", 1, #rule - 1)
+      .. " or " .. rule[#rule] or rule[1]))
   end
   local whole = math.tointeger(value)
   if not whole or whole < least or most and whole > most then
-    error(string.format("--%s: %s, expected a whole number%s", name, value, most and string.format(" from %d to %d",
-      least, most) or string.format(" of at least %d", least)), 0)
+    exit(2, string.format("--%s: %s, expected a whole number%s", name, value, most and string.format(" from %d to %d",
+      least, most) or string.format(" of at least %d", least)))
   end
   return whole
 end
@@ -46,13 +46,13 @@ local function list(name, text, example, rule)
     end
     items[#items + 1] = checked(name, value, rule)
   end
-  if #items == 0 then error(string.format("--%s: %q, expected a list: %s, ...", name, text, example), 0) end
+  if #items == 0 then exit(2, string.format("--%s: %q, expected a list: %s, ...", name, text, example)) end
   return items
 end
 
 local function folder(name, text)
   local path = text:match("^(.-)/*$")
-  if path == "" then error(string.format("--%s: %q, expected the name of a folder", name, text), 0) end
+  if path == "" then exit(2, string.format("--%s: %q, expected the name of a folder", name, text)) end
   return path
 end
 
@@ -82,14 +82,14 @@ return function(given, defaults, rules, more_help)
       os.exit(0, true)
     end
     if default == nil then
-      error(string.format("unknown option %q, expected one of %s", given[i], table.concat(names, " ")), 0)
+      exit(2, string.format("unknown option %q, expected one of %s", given[i], table.concat(names, " ")))
     end
     if type(default) == "boolean" then
       options[name] = true
     else
       i = i + 1
       local text = given[i]
-      if not text or text:match("^%-%-") then error(string.format("--%s: expected a value after it", name), 0) end
+      if not text or text:match("^%-%-") then exit(2, string.format("--%s: expected a value after it", name)) end
       if type(default) == "number" then
         options[name] = checked(name, number(name, text), rule)
       elseif type(default) == "table" then

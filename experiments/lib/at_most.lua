@@ -5,7 +5,7 @@ return function(list, most, name)
     if item <= most then kept[#kept + 1] = item end
   end
   if #kept == 0 then
-    error(string.format("--%s: %s, expected one of at most %d with --quick", name, table.concat(list, ","), most), 0)
+    exit(2, string.format("--%s: %s, expected one of at most %d with --quick", name, table.concat(list, ","), most))
   end
   return kept
 end

@@ -182,11 +182,11 @@ return function(given, what)
   for name, value in pairs(what.options or {}) do defaults[name] = value end
   for name, value in pairs(what.rules or {}) do rules[name] = value end
   local options = arguments(given, defaults, rules, common_help:format(defaults.save))
-  if options.quick and options.full then error("--quick: given together with --full, expected one of them", 0) end
+  if options.quick and options.full then exit(2, "--quick: given together with --full, expected one of them") end
   local device_name
   if options.device == "gpu" then
     local there, name = has_gpu()
-    if not there then error("--device: gpu, but there is none: " .. name, 0) end
+    if not there then exit(2, "--device: gpu, but there is none: " .. name) end
     device_name = name
   end
   local self = setmetatable({ document = what.document, name = what.name, title = what.title, differs = what.differs,

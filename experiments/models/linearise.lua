@@ -36,7 +36,7 @@ end
 local m = model(options.model)
 local about = m:about()
 if options.layers > about.layers then
-  error(string.format("--layers: %d, expected at most the %d of the model", options.layers, about.layers), 0)
+  exit(2, string.format("--layers: %d, expected at most the %d of the model", options.layers, about.layers))
 end
 local layers = {}
 for i = 1, options.layers do layers[i] = about.layers - options.layers + i end

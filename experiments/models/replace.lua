@@ -41,7 +41,7 @@ local m = model(options.model)
 local about = m:about()
 local count = options.layers > 0 and options.layers or (about.layers + 3) // 4
 if count > about.layers then
-  error(string.format("--layers: %d, expected at most the %d of the model", count, about.layers), 0)
+  exit(2, string.format("--layers: %d, expected at most the %d of the model", count, about.layers))
 end
 local layers = {}
 for i = 1, count do layers[i] = about.layers - count + i end

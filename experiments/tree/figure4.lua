@@ -22,7 +22,7 @@ local dim, b, p = 128, 1, options.shards
 local rows, curves = {}, {}
 for _, hidden in ipairs(options.hidden) do
   if hidden % dim ~= 0 then
-    error(string.format("--hidden: %d, expected a multiple of %d, the width of a head", hidden, dim), 0)
+    exit(2, string.format("--hidden: %d, expected a multiple of %d, the width of a head", hidden, dim))
   end
   local heads = hidden // dim
   local ring_curve, tree_curve = { x = {}, y = {}, label = "ring, d = " .. hidden, style = "dashed" },

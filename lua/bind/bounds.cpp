@@ -44,7 +44,8 @@ bounds::Values values_of(lua_State* L, int index, const bounds::Claim& claim) {
     if (!lua_istable(L, index)) fail("inputs: expected a table of name = value, got a ", type_name(L, index));
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
-            fail("inputs: expected a table of name = value, got the key ", luaL_tolstring(L, -2, nullptr));
+            fail("inputs: expected a table of name = value, got the key ", luaL_tolstring(L, -2, nullptr),
+                 "; check_bound(claim) lists the names");
         const std::string name = check_string(L, -2, "name");
         switch (lua_type(L, -1)) {
             case LUA_TNUMBER: out.emplace(name, lua_tonumber(L, -1)); break;

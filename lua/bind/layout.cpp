@@ -156,6 +156,19 @@ bool looks_swapped(const Shape& k) {
     return k.ndim() == 4 && k[1] > many_heads && k[2] > 1 && k[2] <= few_tokens && k[1] >= 2 * k[2];
 }
 
+// Says that the keys, argument `name` of a call, look swapped, and what is done about that.
+void note_swapped(lua_State* L, std::string_view call, std::string_view name, const Shape& shape,
+                  const std::string& way) {
+    push_causeway(L);
+    lua_getfield(L, -1, "_note");
+    push_text(L, sentence(call, ": ", name, " is ", shape.text(), ":\n", shape[1], " heads of ", shape[2],
+                          " tokens? Expected is [batch, heads, N, d];\n", way));
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
+}
+
+constexpr const char* by_option = "[batch, N, heads, d] is layout = \"bnhd\" (\"bhnd\" hides this note)";
+
 // Says once what looks wrong about the keys; true where it did.
 bool note(lua_State* L, const Given& given, const calls::Description& call) {
     const int top = lua_gettop(L);
@@ -165,17 +178,18 @@ bool note(lua_State* L, const Given& given, const calls::Description& call) {
     lua_settop(L, top);
     if (!name || !looks_swapped(shape)) return false;
     const std::string way = call.option("layout") && !on_gpu
-                                ? "[batch, N, heads, d] is layout = \"bnhd\" (\"bhnd\" hides this note)"
+                                ? by_option
                                 : sentence("[batch, N, heads, d] becomes it by permutedims(", name, ", 1, 3, 2, 4)",
                                            on_gpu ? ":gpu()" : "");
-    push_causeway(L);
-    lua_getfield(L, -1, "_note");
-    const std::string text = sentence(call.name, ": ", name, " is ", shape.text(), ":\n", shape[1], " heads of ",
-                                      shape[2], " tokens? Expected is [batch, heads, N, d];\n", way);
-    push_text(L, text);
-    lua_call(L, 1, 0);
-    lua_settop(L, top);
+    note_swapped(L, call.name, name, shape, way);
     return true;
+}
+
+// _note_layout(call, name, k): the same of a call of Lua's that has the option layout
+int note_layout(lua_State* L) {
+    const Shape& shape = check_tensor(L, 3, "k").shape();
+    if (looks_swapped(shape)) note_swapped(L, check_string(L, 1, "call"), check_string(L, 2, "name"), shape, by_option);
+    return 0;
 }
 
 // Upvalues: the function, the description of the call, whether its note has been given.
@@ -221,6 +235,7 @@ void open_layouts(lua_State* L) {
         if (call.name == "causal_linear_attention") wrap("chosen_method", call);
     }
     lua_pop(L, 1);
+    add_functions(L, {{"_note_layout", guarded<note_layout>}});
 }
 
 }  // namespace causeway::lua

@@ -116,8 +116,27 @@ int extreme_of_tensors(lua_State* L) {
     return TensorElements::binary<Op>(L);
 }
 
+bool are_results(lua_State* L, int index) {
+    push_causeway(L);
+    lua_getfield(L, -1, "_is_results");
+    lua_pushvalue(L, index);
+    lua_call(L, 1, 1);
+    const bool results = lua_toboolean(L, -1) != 0;
+    lua_pop(L, 2);
+    return results;
+}
+
+// where(results, filter): as the method of the results of a sweep.
+int rows_of_results(lua_State* L) {
+    lua_getfield(L, 1, "where");
+    lua_insert(L, 1);
+    lua_call(L, lua_gettop(L) - 1, 1);
+    return 1;
+}
+
 // where(mask, a, b); a whole mask that is true or false, as lt of two numbers gives, chooses a or b as they are.
 int where(lua_State* L) {
+    if (lua_istable(L, 1) && are_results(L, 1)) return rows_of_results(L);
     refuse_more(L, 3, "where");
     if (lua_isnoneornil(L, 2) || lua_isnoneornil(L, 3))
         fail(

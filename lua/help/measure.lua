@@ -111,15 +111,14 @@ calls that all ranks make together (tree_decode); without `save` every rank runs
 of a machine that the others use too.
 
 Returns the rows, which show themselves as a table, seconds and bytes with one unit a column. Their methods, where a
-filter is {name = value} or a function of the row:
+filter is {name = value}, {name = {value, value}} or a function of the row:
 
   results:table{columns =}      the table, with the options of text_table
   results:markdown{...}         that table as Markdown, results:latex{...} as LaTeX
   results:column(name, filter)  the values of a column
-  results:where(filter)         the rows
-  results:pivot(down, across, name, filter)
-                                a wide table of the column `name`: a line for each value of down, a column for each of
-                                across, such as results:pivot("method", "N", "median")
+  results:where(filter)         the rows that fit, which are results too: results:where{N = 128}:plot(...)
+  results:pivot(a, b, name)     a wide table of the column `name`: a line for each value of a, a column for each of b,
+                                such as results:pivot("method", "N", "median"); behind them a filter
   results:save(path)            the table as .csv, .html, .md, .tex or .txt
   results:plot(x, y, {by = name, error = name, ...})]],
   example = [[
@@ -158,7 +157,7 @@ step is done, p:finish() to take it away.]],
 manual.benchmark_method = {
   call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, "
     .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =, name =})  "
-    .. "benchmark_method{inputs = {q, k, v}, methods =, lengths =, decay =, normalize =, ...}",
+    .. "benchmark_method{inputs = {q, k, v}, layout = \"bhnd\", methods =, lengths =, decay =, normalize =, ...}",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
 that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time,
 and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
@@ -167,7 +166,7 @@ says: methods = {"fleet", mine = f}.
 
 Inputs are normal numbers, or your own tensors: inputs = {q, k, v}, which say the sizes and the type. Their whole length
 is measured, or with `lengths` the first tokens; on one length the table also has the error and the memory of each
-method.
+method. layout = "bnhd" where they are [batch, N, heads, width]; functions get [batch, heads, N, width] all the same.
 
 A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
 returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.
@@ -184,7 +183,7 @@ benchmark_method{inputs = {q, k, v}, decay = 0.9, repeats = 3}]],
 }
 
 manual.causal_oracle = {
-  call = "causal_oracle(B, C, V, {decay =, normalize =, scale =})",
+  call = "causal_oracle(B, C, V, {decay =, normalize =, scale =, layout =})",
   text = "Causal linear attention by its definition, in Float64: what methods are compared with.",
   example = "q = randn(1, 1, 8, 4); causal_oracle(q, q, q)",
 }

@@ -309,9 +309,15 @@ written("masked_select boolean_mask boolean_indexing compress extract",
   .. "writes them", "tensor")
 written("nonzero argwhere flatnonzero findall",
   "the places where a mask of a vector is 1 are range(1, #mask)(mask), which x({places}) takes")
+written("keys values items", "for name, x in pairs(t) do print(name, x) end goes over a table")
+written("dict ordereddict", "a table with names is d = {a = 1}, and d.a reads it")
+written("str", "str(x) is tostring(x); texts are joined by \"x = \" .. x", nil)
+written("int", "int(x) is floor(x); math.tointeger(3.0) is 3")
+written("printf sprintf", "sprintf is string.format: print(string.format(\"x = %.3f\", x))")
+written("dir methods_of", "?tensor lists what a tensor has, as Tab behind A: does")
 written("enumerate", "for i, x in ipairs(list) do ... end; of a vector, ipairs(A:totable())")
 written("zip", "for i = 1, #a do print(a[i], b[i]) end goes over two lists")
-written("pwd ls cd ll dir mkdir_p pip", ";ls at the prompt is a command of the system, ;cd FOLDER changes the folder")
+written("pwd ls cd ll mkdir_p pip", ";ls at the prompt is a command of the system, ;cd FOLDER changes the folder")
 written("include execfile source_file", "include(path) is dofile(path)")
 
 -- Learning
@@ -332,11 +338,13 @@ for _, name in ipairs({ "compare", "compare_methods" }) do
   elsewhere[name].line = 'benchmark_method{inputs = {q, k, v}, methods = {"fleet", "vanilla"}}'
 end
 called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic toc")
-called("clock", "perf_counter monotonic time_ns")
+called("clock", "perf_counter monotonic time_ns time.time time.perf_counter")
 called("opcount", "flops flop_count count_flops")
 called("cost", "complexity")
 called("threads", "num_threads set_num_threads nthreads nproc")
-called("machine", "versioninfo cpuinfo lscpu")
+called("machine", "versioninfo version cpuinfo lscpu")
+told("clear clc cls", "Ctrl-L clears the screen at the prompt; x = nil forgets x, clear_output() empties a cell")
+told("history", "The arrows and Ctrl-R go through what was typed; it is kept for the next time.")
 called("progress", "tqdm progress_bar")
 called("growth_exponent", "slope polyfit loglog_slope growth growth_rate scaling_exponent fit curve_fit linregress "
   .. "fit_power power_law fit_power_law")
@@ -439,6 +447,7 @@ causeway._instead = {
   backward = gradients, requires_grad_ = gradients, grad = gradients,
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
+  T = "A:t() is the transpose, of the last two dimensions",
   matmul = "A * B is the product of matrices", mm = "A * B is the product of matrices",
   bmm = "A * B is the product of matrices", sub = "A - B is it", div = "A / B is it",
   type = "eltype(A) is the type of its elements",

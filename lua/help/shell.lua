@@ -56,14 +56,16 @@ any other and is also set where a `;` at the end of the line hides the value.]],
 }
 
 manual.exit = {
-  call = "exit([status])",
+  call = "exit([status[, message]])",
   text = [[Ends the program; at the prompt `exit` alone does so too, as Ctrl-D does. The exit status is 0, or what is
-given: a number, true or false.]],
+given: a number, true or false. The message is shown as that of an error: exit(2, "--heads: 0, expected at least 1")
+leaves a script whose options are wrong, with the status that the program has for its own. A script that ends with
+an error has the status 1.]],
   example = "type(exit)",
 }
 
 manual.quit = {
-  call = "quit([status])",
+  call = "quit([status[, message]])",
   text = "The same as exit.",
   example = "type(quit)",
 }

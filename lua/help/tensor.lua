@@ -444,7 +444,8 @@ manual.where = {
   call = "where(mask, a, b)",
   text = "An element of a where the mask is not 0, else of b. All three broadcast, a and b may be numbers, and "
     .. "lt, eq and the like make masks. What is not taken may be Inf or NaN and leaves no trace, where a product with "
-    .. "0 would be NaN. A NaN in the mask takes a.",
+    .. "0 would be NaN. A NaN in the mask takes a. Of results of a sweep, where(results, filter) is "
+    .. "results:where(filter): the rows that fit.",
   example = "x = tensor{-1, 0, 2}; where(gt(x, 0), log(x), -math.huge)",
 }
 

@@ -42,10 +42,26 @@ for _, name in ipairs({ "rows", "data", "values", "items", "entries", "results",
   of_lists[name] = "the value is the list of its rows, x[1], x[2] ..., #x of them"
 end
 
+-- Classes of results -> {what = "a benchmark", called = what their page calls one}, for what is said of their methods.
+local classes = {}
+
+--- Notes the class of such results.
+function causeway._note_class(class, what, called) classes[class] = { what = what, called = called or "x" } end
+
+--- Of a method of a class of results, what the class is and the name of the method; nil of any other function.
+function causeway._class_of_method(f)
+  for class, about in pairs(classes) do
+    for name, method in pairs(class) do
+      if method == f and not name:find("^__") then return about, name end
+    end
+  end
+end
+
 --- Lets values whose metatable is `class` speak of fields that they have not. In `about` are: what, "a benchmark";
 --- fields, their names, those that only some values have among them; list, true of a list of rows; elsewhere, as for
 --- _raise_absent.
 function causeway._only_fields(class, about)
+  causeway._note_class(class, about.what)
   local fields, known, elsewhere = {}, {}, {}
   for name in about.fields:gmatch("%S+") do fields[#fields + 1], known[name] = name, true end
   for name, text in pairs(about.list and of_lists or {}) do elsewhere[name] = text end

@@ -9,19 +9,27 @@ local dtypes = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "
 local element_bytes = { Float64 = 8, Float32 = 4, Float16 = 2, BFloat16 = 2 }
 local longest_vanilla = 1024 -- longer oracles use the row-based definition: the same sum, in time linear in N
 
-causeway._options.causal_oracle = { decay = true, normalize = true, scale = true }
+local layouts = { "bhnd", "bnhd" }
 
---- The definition in Float64: what every method is compared with. Options: decay, normalize, scale.
+causeway._options.causal_oracle = { decay = true, normalize = true, scale = true, layout = layouts }
+
+--- The definition in Float64: what every method is compared with. Options: decay, normalize, scale, layout.
 function causeway.causal_oracle(B, C, V, options)
   causeway._check_options("causal_oracle", options)
-  local method = B:size(B:ndims() - 1) <= longest_vanilla and "vanilla" or "row-based"
-  local given = { method = method, layout = "bhnd" }
+  local behind_tokens = options and options.layout == "bnhd" and B:ndims() > 2 and 2 or 1
+  local method = B:size(B:ndims() - behind_tokens) <= longest_vanilla and "vanilla" or "row-based"
+  local given = { method = method }
   for key, value in pairs(options or {}) do given[key] = value end
   return (causeway.causal_linear_attention(causeway.f64(B), causeway.f64(C), causeway.f64(V), given))
 end
 
 --- max |A - reference| / max |reference|; NaN where A has a NaN.
 function causeway.relative_error(A, reference)
+  for _, argument in ipairs({ { "A", A }, { "reference", reference } }) do
+    if type(argument[2]) ~= "userdata" then
+      raise(string.format("relative_error: %s: expected a Tensor, got %s", argument[1], noun(argument[2])))
+    end
+  end
   local wide = causeway.f64(A)
   if causeway.length(wide) == 0 then return 0.0 end
   if not causeway.all(causeway.isfinite(wide)) then return 0 / 0 end
@@ -57,7 +65,7 @@ function causeway._status_of_error(problem) return statuses[causeway.error_kind(
 causeway._options.benchmark_method = {
   lengths = true, batch = true, heads = true, rank = true, dim = true, decay = true, normalize = true,
   dtype = { "Float32", "Float64", "Float16", "BFloat16" }, repeats = true, timeout = true, methods = true, seed = true,
-  reference = true, show = true, name = true, inputs = true,
+  reference = true, show = true, name = true, inputs = true, layout = layouts,
 }
 
 local function whole(options, name, default, min)
@@ -143,6 +151,9 @@ for name in (row_fields .. " method N status"):gmatch("%S+") do elsewhere[name] 
 for name in ("time times column where"):gmatch("%S+") do
   elsewhere[name] = "b[1].mean is the time of its first row, and for i, row in ipairs(b) do ... end goes over them"
 end
+
+local in_order = "table.sort(b, function(x, y) return x.mean < y.mean end) sorts its rows, and b[1] is then the fastest"
+for name in ("sort best fastest min sort_values sortby"):gmatch("%S+") do elsewhere[name] = in_order end
 
 local Benchmark = { __name = "Benchmark" }
 causeway._only_fields(Benchmark, { what = "a benchmark", list = true,
@@ -232,6 +243,9 @@ causeway._as_table(Benchmark)
 --- Time over length, one curve a method.
 function Benchmark:plot(options)
   local given = {}
+  if type(options) == "string" then
+    raise(string.format('plot: "%s", expected a table of options or nothing: b:plot() draws the mean over N', options))
+  end
   causeway._check_plot_options(options)
   for key, value in pairs(options or {}) do given[key] = value end
   if not causeway._add_curves(given, self, "N", "mean", "method", "std") then
@@ -306,6 +320,13 @@ end
 -- What the tensors of a user say by themselves, and no option beside them.
 local said_by_inputs = { "batch", "heads", "rank", "dim", "dtype", "seed" }
 
+-- [batch, N, heads, width] as [batch, heads, N, width]; without a batch likewise.
+local function heads_first(X)
+  local dims = causeway.ndims(X)
+  if dims < 3 then return X end
+  return dims == 3 and causeway.permutedims(X, 2, 1, 3) or causeway.permutedims(X, 1, 3, 2, 4)
+end
+
 -- The tensors {B, C, V} given as inputs = {q, k, v}, a list or by name, with what they say: `lengths` are those of the
 -- first tokens of them, all by default.
 local function checked_inputs(options)
@@ -323,8 +344,10 @@ local function checked_inputs(options)
         names[1],
         is_tensor and (X:device() == "cpu" and "a tensor of one dimension" or "a tensor on a GPU") or noun(X)))
     end
-    given[names[2]], given.dtype = X, given.dtype or element
+    given[names[2]] = options.layout == "bnhd" and heads_first(X) or X
+    given.dtype = given.dtype or element
   end
+  if options.layout == nil then causeway._note_layout("benchmark_method", "k", given.C) end
   for _, name in ipairs(said_by_inputs) do
     if options[name] ~= nil then
       raise("benchmark_method: " .. name .. ": given beside inputs, whose tensors have their own; leave it out")
@@ -354,6 +377,10 @@ end
 local function checked_options(options)
   causeway._check_options("benchmark_method", options)
   options = options or {}
+  if options.layout ~= nil and options.inputs == nil then
+    raise('benchmark_method: layout: given without inputs, expected beside tensors of yours: inputs = {q, k, v}')
+  end
+  causeway._check_word("benchmark_method: layout", options.layout, layouts)
   local own = options.inputs ~= nil and checked_inputs(options) or nil
   local rank = own and own.rank or whole(options, "rank", 64, 1)
   local timeout = options.timeout or 60
@@ -397,7 +424,10 @@ end
 -- What every method must give for the inputs, in Float64; nil: nothing is compared.
 local function reference_of(given, inputs)
   if given.reference == false then return nil end
-  if not given.reference then return causeway.causal_oracle(inputs.B, inputs.C, inputs.V, given.passed) end
+  if not given.reference then
+    return causeway.causal_oracle(inputs.B, inputs.C, inputs.V,
+      { decay = given.passed.decay, normalize = given.passed.normalize, layout = "bhnd" })
+  end
   local O = given.reference(causeway.f64(inputs.B), causeway.f64(inputs.C), causeway.f64(inputs.V), given.passed)
   if not pcall(causeway.eltype, O) then
     raise("benchmark_method: reference: returned " .. noun(O) .. ", expected a Tensor like V")

@@ -5,7 +5,7 @@
 -- (`options.seconds`) counts alone; of any other variable the whole value does:
 --   numbers, strings, booleans    themselves
 --   tensors                       type, shape and elements
---   tables                        keys and values, and the metatable
+--   tables                        keys and values, and the metatable; of results of a sweep the rows
 --   functions                     their code and the variables around them, as here
 --   functions of Lua and of this library, and their tables    their names
 --   other userdata, coroutines    their kind alone
@@ -246,8 +246,10 @@ function Walk:add_table(value, depth)
     self:add(rawget(value, key_of[text]), depth)
   end
   parts[#parts + 1] = "}"
-  local meta = debug.getmetatable(value)
-  if not causeway._is_plain(value) then self:add(meta, depth) end
+  -- What results of a sweep say beside their rows, such as dates, is not what is computed with.
+  if not causeway._is_plain(value) and not causeway._is_results(value) then
+    self:add(debug.getmetatable(value), depth)
+  end
 end
 
 function Walk:add_function(f, depth)

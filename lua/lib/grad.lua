@@ -366,7 +366,7 @@ end
 --- params; then the number, and what else f returned.
 function causeway.grad(f, params, ...)
   if type(f) ~= "function" and not (type(f) == "table" and (getmetatable(f) or {}).__call) then
-    raise("grad: f: expected a function, got " .. noun(f))
+    raise("grad: f: expected a function, as in grad(function(x) return sum(pow(x, 2)) end, x), got " .. noun(f))
   end
   if recording() then
     raise("grad: called inside of a function whose gradient is computed, expected a call of its own: there are no "

@@ -3,11 +3,13 @@ local causeway = ...
 
 causeway.pi = math.pi
 
---- Ends the program. status: true (the default), false, or a number, as os.exit takes it.
-function causeway.exit(status)
+--- Ends the program, with an error's message on standard error where one is given. status: true (the default), false,
+--- or a number, as os.exit takes it.
+function causeway.exit(status, message)
   if status ~= nil and type(status) ~= "boolean" and not math.tointeger(status) then
     causeway._raise("exit: status: " .. tostring(status) .. ", expected a whole number, true or false")
   end
+  if message ~= nil then causeway._report(tostring(message)) end
   os.exit(status == nil or status, true)
 end
 

@@ -539,7 +539,8 @@ local function unknown(name, sections)
   local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
   local list = found(name, sections)
-  text = body(text .. (#list > 0 and "; it is mentioned in" or ""), room(), "")
+  local next_step = near == "" and "; ? lists the topics, ??word searches all pages" or ""
+  text = body(text .. (#list > 0 and "; it is mentioned in" or next_step), room(), "")
   return #list > 0 and text .. "\n" .. listing(list, sections) or text
 end
 
@@ -628,6 +629,10 @@ local function page_meant(name)
   name = name and name:gsub('^[\'"](.*)[\'"]$', "%1"):gsub("[%s;]+$", ""):gsub("[({].*[)}]$", "") or ""
   name = name:gsub("^causeway%.", "")
   local object, method = name:match("^(.*):([%w_]+)$")
+  if not method then
+    object, method = name:match("^([%a_][%w_]*)%.([%w_]+)$") -- q.mean of a variable, as it is asked for elsewhere
+    method = debug.getmetatable(_G[object]) and method
+  end
   return method and of_method(object, method) or name
 end
 
@@ -649,11 +654,18 @@ function causeway._page_of(name)
   if text then return text, causeway._page_html(text) end
 end
 
--- The name under which the library or the user's globals know a function.
+-- The name under which the library or the user's globals know a function, or that of a method.
 local function name_of(value)
+  local class, method = causeway._class_of_method(value)
+  if class then return class.called .. ":" .. method end
   for _, place in ipairs { causeway, _G } do
     for name, other in next, place do
       if other == value and type(name) == "string" then return name end
+    end
+  end
+  for called, kind in pairs({ A = "Tensor", m = "Model" }) do
+    for name, other in pairs(causeway._metatable(kind).__methods or {}) do
+      if other == value then return called .. ":" .. name end
     end
   end
 end

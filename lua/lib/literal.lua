@@ -28,9 +28,17 @@ local function quoted(text)
   return '"' .. escaped .. '"'
 end
 
+-- The parameters of a function written in Lua from number `first` on, "a, b, ...".
+local function parameters(f, first)
+  local info, names = debug.getinfo(f, "u"), {}
+  for i = first, info.nparams do names[#names + 1] = debug.getlocal(f, i) end
+  if info.isvararg then names[#names + 1] = "..." end
+  return table.concat(names, ", ")
+end
+
 -- Where a function comes from: `function f(a, b) at tour.lua:3`, `function maximum, see ?maximum`.
 local function function_text(f)
-  local info = debug.getinfo(f, "Su")
+  local info = debug.getinfo(f, "S")
   if info.what == "C" or info.source:find("^=causeway:") then
     for name, value in pairs(causeway) do
       if value == f and name:sub(1, 1) ~= "_" then return "function " .. name .. ", see ?" .. name end
@@ -41,12 +49,13 @@ local function function_text(f)
     for name, method in pairs(causeway._metatable("Model").__methods or {}) do
       if method == f then return string.format("a method of models, called as m:%s(), see ?m:%s", name, name) end
     end
+    local class, name = causeway._class_of_method(f)
+    if class then
+      return string.format("a method of %s, called as %s:%s(%s)", class.what, class.called, name, parameters(f, 2))
+    end
     return "built-in function"
   end
-  local names = {}
-  for i = 1, info.nparams do names[i] = debug.getlocal(f, i) end
-  if info.isvararg then names[#names + 1] = "..." end
-  return string.format("function (%s) at %s:%d", table.concat(names, ", "), info.short_src, info.linedefined)
+  return string.format("function (%s) at %s:%d", parameters(f, 1), info.short_src, info.linedefined)
 end
 
 -- Numbers before strings before all other keys, each in order.

@@ -49,6 +49,7 @@ local Optimiser = setmetatable({}, { __index = function(_, key)
     or ", expected step, params, lr or steps"))
 end })
 Optimiser.__index = Optimiser
+causeway._note_class(Optimiser, "an optimiser", "opt")
 Optimiser.__not_saved = "an optimiser, expected its parameters: save(\"params.safetensors\", opt.params); its moments "
   .. "are kept in no file (?save)"
 
@@ -97,6 +98,10 @@ local function optimiser(name, given, more, defaults, update)
   end
   if type(given) ~= "table" or type(given[1]) ~= "table" then
     local came = type(given) == "table" and given[1] or given
+    if causeway._is_plain(came) and next(came) ~= nil then -- adam(p), p a table of tensors
+      raise(string.format("%s: params: names without a table around them, expected %s{p, lr = 0.01} with a table of "
+        .. "Tensors p", name, name))
+    end
     raise(string.format("%s: params: got %s, expected a table of Tensors, as in %s{{W = W}, lr = 0.01}", name,
       noun(came), name))
   end

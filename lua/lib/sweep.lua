@@ -25,6 +25,12 @@ local passing = "changes while the sweep runs" -- in place of the digest of such
 
 local Results = { __name = "Results" }
 Results.__index = Results
+causeway._note_class(Results, "results", "results")
+
+local of_results = setmetatable({}, { __mode = "k" }) -- the metatables of results: each sweep has one of its own
+
+--- Whether these are the results of a sweep, all of them or some.
+function causeway._is_results(value) return of_results[debug.getmetatable(value)] == true end
 
 -- ── Points ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -48,12 +54,16 @@ local function names_of(grid, order)
   end
   local others = {}
   for name, values in pairs(grid) do
-    if not is_identifier(name) then raise("sweep: grid: the key " .. tostring(name) .. ", expected names such as N") end
+    if not is_identifier(name) then
+      raise(string.format("sweep: grid: %s without a name, expected names with lists: grid = {N = {128, 256}}",
+        math.type(name) == "integer" and causeway._literal(values) or tostring(name)))
+    end
     if own_columns[name] then
       raise(string.format("sweep: grid.%s: the name of a column that every row has, expected another", name))
     end
     if type(values) ~= "table" then
-      raise(string.format("sweep: grid.%s: expected a list of values, got %s", name, noun(values)))
+      raise(string.format("sweep: grid.%s: expected a list of values, got %s%s", name, noun(values),
+        type(values) == "userdata" and ", whose list is A:totable()" or ""))
     end
     if not seen[name] then others[#others + 1] = name end
   end
@@ -433,6 +443,7 @@ local function results_of(points, names, rows, origins, fields)
   for key, value in pairs(Results) do (key:find("^__") and meta or methods)[key] = value end
   meta.__index = setmetatable({ columns = columns, names = names, origins = origins }, { __index = methods })
   for key, value in pairs(fields or {}) do meta.__index[key] = value end
+  of_results[meta] = true
   return setmetatable(results, meta)
 end
 
@@ -474,7 +485,7 @@ end
 
 local function give_units(results, columns)
   for i, name in ipairs(columns) do
-    local unit = unit_of(results, name)
+    local unit = type(name) == "string" and unit_of(results, name)
     if unit then columns[i] = { key = name, title = name, unit = unit } end
   end
 end
@@ -503,37 +514,57 @@ function Results:table(options)
     rows[i] = shown
   end
   options = options or {}
-  local columns = options.columns
-  for _, wanted in ipairs(columns or {}) do
+  for _, wanted in ipairs(options.columns or {}) do
     check_column(self, type(wanted) == "table" and wanted.key or wanted, "table: columns")
   end
-  if not columns then
-    columns = table.move(self.columns, 1, #self.columns, 1, {})
-    -- the status stands in the results' columns
-    if all_ok or #columns > #self.names + 1 then columns[#columns] = nil end
-    give_units(self, columns)
-  end
-  local given = { columns = columns, leading = #self.names }
+  local columns = table.move(options.columns or self.columns, 1, #(options.columns or self.columns), 1, {})
+  -- the status stands in the results' columns
+  if not options.columns and (all_ok or #columns > #self.names + 1) then columns[#columns] = nil end
+  give_units(self, columns)
+  local given = { leading = #self.names }
   for key, value in pairs(options) do given[key] = value end
+  given.columns = columns
   return causeway.text_table(rows, given)
 end
 
 causeway._as_table(Results, { most = 60 })
 
---- The rows, status "ok" or any, that `filter` ({name = value} or a function of the row) lets through.
-function Results:where(filter)
-  local found = {}
+-- The error about a filter that is none: what is to be typed where a name and a value were given, as `where(name, x)`.
+local function raise_filter(filter, value)
+  local example = "{N = 128}"
+  if is_identifier(filter) and value ~= nil then
+    example = string.format("{%s = %s}", filter, causeway._literal(value))
+  end
+  raise(string.format("where: filter: %s, expected {name = value} or a function of a row, as in results:where%s",
+    type(filter) == "string" and causeway._literal(filter) or noun(filter), example))
+end
+
+-- Whether the row has what is wanted of it: {name = value}, or of several values {name = {value, value}}.
+local function fits(row, wanted)
+  for name, value in pairs(wanted) do
+    local good = row[name] == value
+    for _, one in ipairs(type(value) == "table" and value or {}) do good = good or row[name] == one end
+    if not good then return false end
+  end
+  return true
+end
+
+--- The rows, status "ok" or any, that `filter` lets through: {name = value}, {name = {value, value}} or a function of
+--- the row. They are results too, with the table and the methods of all of them.
+function Results:where(filter, ...)
+  if not causeway._is_results(self) then
+    raise('where: ' .. causeway._literal(self) .. ' in the place of the results, expected a colon: '
+      .. 'results:where{N = 128}')
+  end
+  if filter ~= nil and type(filter) ~= "function" and not causeway._is_plain(filter) then raise_filter(filter, ...) end
+  local choose = filter
   if type(filter) ~= "function" then
     for name in pairs(filter or {}) do check_column(self, name, "filter") end
+    choose = function(row) return fits(row, filter or {}) end
   end
+  local found = setmetatable({}, getmetatable(self))
   for _, row in ipairs(self) do
-    local fits = true
-    if type(filter) == "function" then
-      fits = filter(row)
-    else
-      for name, value in pairs(filter or {}) do fits = fits and row[name] == value end
-    end
-    if fits then found[#found + 1] = row end
+    if choose(row) then found[#found + 1] = row end
   end
   return found
 end
@@ -648,6 +679,11 @@ local function check_arguments(options)
   end
   if type(options.run) ~= "function" then
     raise("sweep: run: expected a function of a point, got " .. noun(options.run))
+  end
+  local parameters = debug.getinfo(options.run, "u").nparams
+  if parameters > 1 then
+    raise("sweep: run: a function of " .. parameters .. " values, expected one of a point: run = function(p) return "
+      .. "p.N end")
   end
   if options.save ~= nil and (type(options.save) ~= "string" or options.save:gsub("/+$", "") == "") then
     raise('sweep: save: expected a folder such as "results/NAME"')

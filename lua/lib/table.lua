@@ -226,6 +226,7 @@ end
 
 --- A table of results that shows itself as aligned text or HTML. Nothing is printed.
 function causeway.text_table(rows, options)
+  if causeway._is_results(rows) and not (options and options.columns) then return rows:table(options) end
   rows = rows_of_columns(rows)
   if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got " .. causeway._noun(rows)) end
   for i, row in ipairs(rows) do
@@ -398,6 +399,7 @@ function Table:text()
     if i > 1 then out[#out + 1] = "" end
     add_block(out, self, lines, block, sizes)
   end
+  if #lines == 0 then out[#out + 1] = " (no rows)" end
   if self.note then
     for _, line in ipairs(causeway._lines(self.note, limit - 1)) do out[#out + 1] = " " .. line end
   end
@@ -487,7 +489,12 @@ local latex_words = {
   ["τ"] = "$\\tau$", ["Σ"] = "$\\Sigma$", ["Π"] = "$\\Pi$", ["η"] = "$\\eta$", ["θ"] = "$\\theta$", ["ξ"] = "$\\xi$",
   ["‖"] = "$\\|$", ["⌈"] = "$\\lceil$", ["⌉"] = "$\\rceil$", ["⌊"] = "$\\lfloor$", ["⌋"] = "$\\rfloor$",
   ["∈"] = "$\\in$", ["≠"] = "$\\ne$", ["←"] = "$\\gets$", ["ᵢ"] = "$_{i}$",
-  ["ⱼ"] = "$_{j}$",
+  ["ⱼ"] = "$_{j}$", ["ζ"] = "$\\zeta$", ["ν"] = "$\\nu$", ["χ"] = "$\\chi$", ["ψ"] = "$\\psi$", ["Γ"] = "$\\Gamma$",
+  ["Θ"] = "$\\Theta$", ["Φ"] = "$\\Phi$", ["Ψ"] = "$\\Psi$", ["Ω"] = "$\\Omega$", ["∫"] = "$\\int$",
+  ["∑"] = "$\\sum$", ["∏"] = "$\\prod$", ["∂"] = "$\\partial$", ["∇"] = "$\\nabla$", ["½"] = "$\\frac{1}{2}$",
+  ["⟨"] = "$\\langle$", ["⟩"] = "$\\rangle$", ["§"] = "\\S{}", ["ⁿ"] = "$^{n}$", ["ₙ"] = "$_{n}$",
+  ["ℓ"] = "$\\ell$", ["↓"] = "$\\downarrow$", ["′"] = "$'$", ["∘"] = "$\\circ$", ["⊗"] = "$\\otimes$",
+  ["⋅"] = "$\\cdot$", ["≪"] = "$\\ll$",
 }
 for _, character in ipairs({ "&", "%", "$", "#", "_", "{", "}" }) do latex_words[character] = "\\" .. character end
 for digit, raised in pairs({ [0] = "⁰", "¹", "²", "³", "⁴", "⁵", "⁶", "⁷", "⁸", "⁹" }) do
@@ -498,10 +505,12 @@ for digit, lowered in pairs({ [0] = "₀", "₁", "₂", "₃", "₄", "₅", "�
 end
 
 local function for_latex(text)
-  -- A letter under a combining tilde is a formula of its own, marked until its letters are through.
+  -- A letter under a combining tilde is a formula of its own, and so is a short index behind one symbol, as in U_n, Δ_i
+  -- and ‖X‖_F, not in names such as relative_error: both are marked until their letters are through.
   text = text:gsub("[\r\n]+", " "):gsub("Ã", "A\u{303}"):gsub("(%a)\u{303}", "\1%1")
+  text = text:gsub("(%f[%w_]%a)_(%w%w?)%f[^%w_]", "%1\2%2\3"):gsub("([\128-\255])_(%w%w?)%f[^%w_]", "%1\2%2\3")
   local out = text:gsub("[\0-\127\194-\253][\128-\191]*", latex_words)
-  return (out:gsub("\1(%a)", "$\\tilde{%1}$"))
+  return (out:gsub("\1(%a)", "$\\tilde{%1}$"):gsub("\2(%w+)\3", "$_{%1}$"))
 end
 
 --- The table in LaTeX, all rows: a tabular with the lines of the package booktabs, in a table where it has a title.

@@ -256,13 +256,61 @@ Failure without_needless_position(Failure failure, const std::string& name) {
     return failure;
 }
 
-// What the compiler says of code that is neither an expression nor statements; either message may lead to a hint.
+// The hint on code that is neither an expression nor statements, "" where it is one of both; either message of the
+// compiler may lead to it.
+std::string hint_on_wrong(lua_State* L, const std::string& code, const std::string& name) {
+    const int base = lua_gettop(L);
+    std::string hint;
+    if (!compile(L, code, "=" + name)) {
+        const std::string of_statements = lua_tostring(L, -1);
+        if (!compile(L, give + code, "=" + name)) {
+            hint = syntax_hint(code, of_statements);
+            if (hint.empty()) hint = syntax_hint(code, lua_tostring(L, -1));
+        }
+    }
+    lua_settop(L, base);
+    return hint;
+}
+
+// The parts of a line between semicolons that stand in no brackets.
+std::vector<std::string> parts_of(const std::string& code) {
+    std::vector<std::string> parts;
+    std::size_t begin = 0;
+    int depth = 0;
+    const auto add = [&](std::size_t end) {
+        const std::string part(trim(std::string_view(code).substr(begin, end - begin)));
+        if (!part.empty()) parts.push_back(part);
+    };
+    for (const Token& token : tokenize_without_comments(code)) {
+        const std::string_view word = token.text(code);
+        depth += word == "(" || word == "[" || word == "{";
+        depth -= word == ")" || word == "]" || word == "}";
+        if (word != ";" || depth != 0) continue;
+        add(token.begin);
+        begin = token.end;
+    }
+    add(code.size());
+    return parts;
+}
+
+// The hint on a line with semicolons by its first part that is wrong: Lua takes no expression for a part, and stops at
+// its beginning where the habit comes later.
+std::string hint_on_parts(lua_State* L, const std::string& code, const std::string& name) {
+    const std::vector<std::string> parts = parts_of(code);
+    for (const std::string& part : parts) {
+        const int base = lua_gettop(L);
+        const bool good = compile(L, part, "=") || compile(L, give + part, "=");
+        lua_settop(L, base);
+        if (!good) return hint_on_wrong(L, part, name);
+    }
+    return parts.size() > 1 ? "hint: in a line of several parts only the last is shown; print(x) shows x" : "";
+}
+
+// What the compiler says of code that is neither an expression nor statements.
 Failure syntax_failure(lua_State* L, const std::string& code, const std::string& name, const std::string& message) {
     std::string hint = syntax_hint(code, message);
-    if (hint.empty() && !compile(L, give + code, "=" + name)) {
-        hint = syntax_hint(code, lua_tostring(L, -1));
-        lua_pop(L, 1);
-    }
+    if (hint.empty()) hint = hint_on_wrong(L, code, name);
+    if (hint.empty()) hint = hint_on_parts(L, code, name);
     return {hint.empty() ? message : message + "\n" + hint, "", false};
 }
 
@@ -281,7 +329,9 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     if (Failure failure = call(L, 0, LUA_MULTRET)) return failure;
     const int n = lua_gettop(L) - base;
     for (const std::string& note : notes_on_undefined_names(L, expanded.code)) call_library(L, "_note", note);
-    for (const std::string& note : notes_on_cut_sizes(L, expanded.code)) call_library(L, "_note", note);
+    for (const auto notes : {notes_on_types, notes_on_places, notes_on_cut_sizes}) {
+        for (const std::string& note : notes(L, expanded.code)) call_library(L, "_note", note);
+    }
     if (n == 0) return {};
     const std::string bare = bare_name(piece.text);
     if (!bare.empty() && lua_isnil(L, base + 1)) {

@@ -33,6 +33,11 @@ bool one_of(std::string_view word, std::initializer_list<std::string_view> words
     return std::find(words.begin(), words.end(), word) != words.end();
 }
 
+constexpr const char *of_loops = "a loop is written: for i = 1, 10 do ... end",
+                     *of_list_loops = "a loop over a list is written: for i, x in ipairs(list) do ... end",
+                     *of_while_loops = "a loop is written: while x > 0 do ... end",
+                     *of_conditions = "a condition is written: if x > 0 then ... end";
+
 // The tokens of a source without its comments, and questions about the place of one of them.
 class Place {
 public:
@@ -57,6 +62,12 @@ public:
     bool is_name(std::size_t i) const { return i < size() && tokens_[i].kind == Token::name && !is_keyword(word(i)); }
     // Whether a value ends with token i.
     bool ends_value(std::size_t i) const { return is_name(i) || is_number(i) || one_of(word(i), {")", "]", "}"}); }
+    bool has(std::string_view name) const {
+        for (std::size_t i = 0; i < size(); ++i) {
+            if (word(i) == name) return true;
+        }
+        return false;
+    }
     bool starts_line(std::size_t i) const { return lua::starts_line(tokens_, i, source_); }
     bool starts_statement(std::size_t i) const { return starts_line(i) || word(i - 1) == ";"; }
 
@@ -107,15 +118,18 @@ public:
         return !ends && (text.size() == 1 || std::isalnum(static_cast<unsigned char>(text[1])) == 0);
     }
 
-    // Whether the last `for` without `do` before the token `near` of this line is `for NAME in range(`: `for i in
-    // range(3): print(i)` is the call of a method to Lua, which then waits for `do`.
-    bool loops_over_range(std::size_t line, std::string_view near) const {
+    // How the last `for` without `do` before the token `near` of this line is written, where it has a colon with a
+    // blank behind it: `for i in range(3): print(i)` is the call of a method to Lua, which then waits for `do`.
+    const char* loop_with_colon(std::size_t line, std::string_view near) const {
         std::size_t loop = size();
+        bool colon = false;
         for (std::size_t i = 0; i < size() && !(on_line(i, line) && word(i) == near); ++i) {
-            if (word(i) == "for") loop = i;
+            if (word(i) == "for") loop = i, colon = false;
             if (word(i) == "do") loop = size();
+            colon = colon || (loop < i && word(i) == ":" && joins(i) && i + 1 < size() && !joins(i + 1));
         }
-        return word(loop + 2) == "in" && word(loop + 3) == "range" && word(loop + 4) == "(";
+        if (loop == size() || !colon) return nullptr;
+        return word(loop + 2) == "in" && word(loop + 3) == "range" ? of_loops : of_list_loops;
     }
 
 private:
@@ -130,6 +144,18 @@ private:
 };
 
 // ---- the rules: what is at token i, if it is what Lua does not understand ----
+
+// [x^2 for x in 1:5], {x^2 for x in l}
+const char* of_comprehensions(const Place& at, std::size_t i) {
+    constexpr const char* of_functions = "map(function(x) return x^2 end, range(1, 5)), or a loop, makes such a list";
+    if (at.word(i) == "for" && at.open_bracket(i) < at.size() && at.word(at.open_bracket(i)) == "{")
+        return of_functions;
+    if (at.word(i) != "[" || (i > 0 && at.ends_value(i - 1))) return nullptr;
+    for (std::size_t k = i + 1; k < at.size() && at.word(k) != "]"; ++k) {
+        if (at.word(k) == "for" && at.open_bracket(k) == i) return of_functions;
+    }
+    return nullptr;
+}
 
 const char* of_brackets(const Place& at, std::size_t i) {
     if (at.word(i) == "[" && !(i > 0 && at.ends_value(i - 1)))
@@ -155,6 +181,7 @@ const char* of_arguments(const Place& at, std::size_t i) {
     const std::size_t name = at.word(i) == "=" ? i - 1 : at.word(i) == ";" ? i + 1 : at.size();
     if (!at.is_name(name) || at.word(name + 1) != "=" || !one_of(at.word(name - 1), {"(", ",", ";"})) return nullptr;
     if (at.in_parameters(i)) return "a default value is given inside of the function: x = x or 3";
+    if (at.in_call(i) && at.word(name) == "dtype") return "the type stands last, in quotes: zeros(2, 3, \"Float64\")";
     const bool dimension = one_of(at.word(name), {"dim", "axis", "dims", "keepdim", "keepdims"});
     if (at.in_call(i) && dimension) return "a dimension is a plain number, from 1: mean(A, 1), A:sum(2)";
     if (at.in_call(i)) return "named arguments go in a table at the end: f(q, {method = \"fleet\"})";
@@ -185,18 +212,34 @@ const char* of_functions(const Place& at, std::size_t i) {
     return nullptr;
 }
 
+// for (i = 0; i < 5; i++) {, if x == 5 {, while (x < 5) {
+const char* of_braces(const Place& at, std::size_t i) {
+    if (at.word(i) == "(" && at.word(i - 1) == "for") return of_loops;
+    if (at.word(i) != "{") return nullptr;
+    if (at.keyword_before(i, "if", "then") < at.size()) return of_conditions;
+    return at.keyword_before(i, "while", "do") < at.size() ? of_while_loops : nullptr;
+}
+
+// {"a": 1}, {a: 1}, Dict("a" => 1)
+const char* of_dictionaries(const Place& at, std::size_t i) {
+    constexpr const char* of_names = "a table with names is d = {a = 1}, and d.a reads it";
+    const std::size_t open = at.open_bracket(i);
+    const bool braces = open < at.size() && at.word(open) == "{";
+    if (braces && (at.word(i) == ":" || at.word(i - 1) == ":")) return of_names;
+    return at.word(i) == "=" && at.word(i + 1) == ">" && at.joins(i + 1) && at.in_call(i) ? of_names : nullptr;
+}
+
 const char* of_colons(const Place& at, std::size_t i) {
     if (at.word(i) != ":") return nullptr;
     if (at.word(i - 1) == "try") return "errors are caught by ok, message = pcall(f, x)";
     if (const std::size_t in = at.keyword_before(i, "for", "do"); in < at.size()) {
         const std::size_t list = in + 3;  // for NAME in LIST, for NAME = FIRST
-        if (at.is_name(list) && at.word(list) != "range" && at.word(in + 2) == "in")
-            return "a loop over a list is written: for i, x in ipairs(list) do ... end";
-        return "a loop is written: for i = 1, 10 do ... end";
+        if (at.is_name(list) && at.word(list) != "range" && at.word(in + 2) == "in") return of_list_loops;
+        return of_loops;
     }
     if (at.keyword_before(i, "if", "then") < at.size() || at.keyword_before(i, "elseif", "then") < at.size())
-        return "a condition is written: if x > 0 then ... end";
-    if (at.keyword_before(i, "while", "do") < at.size()) return "a loop is written: while x > 0 do ... end";
+        return of_conditions;
+    if (at.keyword_before(i, "while", "do") < at.size()) return of_while_loops;
     if (at.in_call(i) && (at.word(i + 1) == ")" || at.word(i + 1) == "," || at.is_number(i + 1)))
         return "rows 1 to 3 of A are A({1, 3}, \":\"), the numbers 1 to 3 range(1, 3)";
     if (at.is_number(i - 1) || at.is_number(i + 1)) return "the numbers from 1 to 10 are range(1, 10)";
@@ -231,12 +274,41 @@ const char* of_choices(const Place& at, std::size_t i) {
     return question || expression || begun ? "one of two values is chosen by x > 2 and 1 or 0" : nullptr;
 }
 
-// A(end, 1): Lua ends nothing here, and an entry that goes on with `end` is none of these.
+// A(end, 1), A({2, end}), A(2:end): Lua ends nothing here, and an entry that goes on with `end` is none of these.
 const char* of_ends(const Place& at, std::size_t i) {
-    if (at.word(i) == "end" && at.in_index(i) && at.word(i - 1) == "[")
-        return "the last of a list is l[#l], of a vector x(#x)";
-    if (at.word(i) != "end" || !at.in_call(i) || !one_of(at.word(i - 1), {"(", ",", "{"})) return nullptr;
-    return "the last row of A is A(size(A, 1), \":\")";
+    constexpr const char* of_ranges = "up to the last row: A({2, size(A, 1)}, \":\"); of a vector: x({2, #x})";
+    if (at.word(i) == ":" && at.word(i + 1) == "end" && at.in_call(i)) return of_ranges;
+    if (at.word(i) != "end") return nullptr;
+    if (at.in_index(i) && at.word(i - 1) == "[") return "the last of a list is l[#l], of a vector x(#x)";
+    const std::size_t open = at.open_bracket(i);
+    const bool range = open < at.size() && at.word(open) == "{" && at.word(i - 1) == ",";
+    if (range && one_of(at.word(i + 1), {"}", "-", ","})) return of_ranges;
+    if (!at.in_call(i) || !one_of(at.word(i - 1), {"(", ","})) return nullptr;
+    return "the last row of A is A(size(A, 1), \":\"), the last of a vector x(#x)";
+}
+
+// let x = 3, int x = 3, x: int = 3
+const char* of_declarations(const Place& at, std::size_t i) {
+    const bool two_names = at.is_name(i) && at.is_name(i - 1) && at.word(i + 1) == "=" && at.starts_statement(i - 1);
+    const bool typed = at.word(i) == "=" && at.is_name(i - 1) && at.word(i - 2) == ":" && at.is_name(i - 3) &&
+                       at.starts_statement(i - 3);
+    return two_names || typed ? "a variable is set by x = 3; local x = 3 is one of a function or a block" : nullptr;
+}
+
+// del x, assert x, x is None
+const char* of_words(const Place& at, std::size_t i) {
+    if (at.word(i) == "is" && i > 0 && at.ends_value(i - 1)) return "x is None is written x == nil";
+    if (!at.is_name(i) || !at.starts_statement(i - 1)) return nullptr;
+    if (at.word(i - 1) == "del") return "x = nil forgets x";
+    return at.word(i - 1) == "assert" ? "assert is called: assert(isapprox(x, y))" : nullptr;
+}
+
+// "abc"[1], "abc".upper(): a text is no value that something may stand behind, but in parentheses.
+const char* of_literals(const Place& at, std::size_t i) {
+    if (!at.is_string(i) || !at.joins(i + 1)) return nullptr;
+    if (at.word(i + 1) == "[") return "a part of a text is s:sub(1, 3), the first character s:sub(1, 1)";
+    const bool method = at.word(i + 1) == ":" || (at.word(i + 1) == "." && at.is_name(i + 2));
+    return method ? "a method of a text: (\"abc\"):upper()" : nullptr;
 }
 
 // x:repeat(2): a keyword of Lua where a name is to stand.
@@ -283,7 +355,6 @@ const char* of_signs(const Place& at, std::size_t i) {
     if (sign == "#") return "a comment begins with --";
     if (sign == "\\") return "inv(A) * b solves A x = b";
     if (sign == "+" && before == "+" && at.joins(i)) return "x++ is written x = x + 1";
-    if (at.is_string(i) && at.word(i + 1) == ":") return "a method of a text: (\"abc\"):upper()";
     const std::size_t first = sign == "=" ? i - 1 : i;
     if (one_of(at.word(first), {"+", "-", "*", "/"}) && at.word(first + 1) == "=" && at.joins(first + 1) &&
         at.ends_value(first - 1))
@@ -347,23 +418,36 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
     if (at_end && place.size() > 0) {  // Lua waits for the name of a method
         if (const char* found = of_colons(place, place.size() - 1)) return hint + found;
         if (const char* found = of_commands(place, place.size() - 1)) return hint + found;
+        const bool block = place.word(place.size() - 1) == "}";  // if (x > 0) { f() }, to Lua the call of (x > 0)
+        const std::size_t open = block ? place.open_bracket(place.size() - 1) : place.size();
+        if (block && place.word(open - 1) == ")") {
+            if (const char* found = of_braces(place, open)) return hint + found;
+        }
         for (std::size_t i = 0; i < place.size(); ++i) {  // x = 3 // two words
             if (place.word(i) == "//" && place.is_name(i + 1) && place.is_name(i + 2))
                 return hint + "a comment begins with --";
         }
     }
-    if (message.find(": 'do' expected near ") != std::string_view::npos && place.loops_over_range(line, near))
-        return hint + "a loop is written: for i = 1, 10 do ... end";
-    if (message.find(": malformed number near ") != std::string_view::npos && !near.empty() &&
-        std::isalpha(static_cast<unsigned char>(near.back())) != 0)
+    if (message.find(": 'do' expected near ") != std::string_view::npos) {
+        if (const char* found = place.loop_with_colon(line, near)) return hint + found;
+    }
+    // A:mean, as a property is read elsewhere; nobody parts a method from its arguments by the end of a line.
+    const bool ends = at_end || one_of(near, {")", ",", ";", "}", "]"});
+    if (message.find(": function arguments expected near ") != std::string_view::npos && ends && !place.has("lambda"))
+        return hint + "a method is called with its arguments: A:mean(), A:sum(2)";
+    const bool malformed = message.find(": malformed number near ") != std::string_view::npos;
+    if (malformed && near.find('_') != std::string_view::npos) return hint + "1_000 is written 1000";
+    if (malformed && !near.empty() && std::isalpha(static_cast<unsigned char>(near.back())) != 0)
         return hint + "2x is written 2 * x";
     const bool unfinished = message.find(": unfinished string near ") != std::string_view::npos;
     for (std::size_t i = 0; i < place.size(); ++i) {
         if (!place.on_line(i, line)) continue;
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
-        for (const auto rule : {of_brackets, of_tuples, of_arguments, of_functions, of_imports, of_dots, of_colons,
-                                of_choices, of_ends, of_keywords, of_contexts, of_commands, of_signs, of_at}) {
+        for (const auto rule :
+             {of_comprehensions, of_literals, of_brackets, of_tuples,       of_arguments, of_functions, of_imports,
+              of_dots,           of_ends,     of_braces,   of_dictionaries, of_colons,    of_choices,   of_declarations,
+              of_words,          of_keywords, of_contexts, of_commands,     of_signs,     of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
     }

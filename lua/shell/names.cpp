@@ -102,13 +102,15 @@ std::string name_in_source(lua_State* L, const std::string& name) {
     return name;
 }
 
-// Whether the source that runs has a text of Python's with values in it, f"x = {x}", which Lua takes for a call of f.
+// Whether the source that runs has a text of Python's with values in it, f"x = {x}", which Lua takes for a call of f:
+// of nothing, or of a function of the user's.
 bool has_text_with_values(lua_State* L) {
     const std::string source = source_of(L);
     const auto tokens = tokenize_without_comments(source);
     for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
         const bool joined = tokens[i].end == tokens[i + 1].begin && tokens[i + 1].kind == Token::string;
-        if (joined && tokens[i].text(source) == "f") return true;
+        const bool has_values = tokens[i + 1].text(source).find('{') != std::string_view::npos;
+        if (joined && has_values && tokens[i].text(source) == "f") return true;
     }
     return false;
 }
@@ -174,6 +176,9 @@ std::string meant_by(lua_State* L, const std::string& name) {
 
 std::string with_near_global(lua_State* L, const std::string& message) {
     constexpr std::string_view before = "a nil value (global '", behind = "')";
+    if (has_text_with_values(L))
+        return message + "\nhint: a text with a value in it is \"x = \" .. x, or string.format(\"x = %.3f\", x)";
+    if (const std::string hint = hint_on_message(L, message); !hint.empty()) return message + "\nhint: " + hint;
     if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
         return message + "\nhint: " + of_lists;
     if (const std::string hidden = hidden_function(L, message); !hidden.empty())
@@ -188,16 +193,13 @@ std::string with_near_global(lua_State* L, const std::string& message) {
         return message + "\nhint: " + own + "(A) works on every element of a tensor";
     if (message.find("attempt to concatenate a Tensor value") != std::string::npos)
         return message + "\nhint: print(\"x =\", x) shows it, tostring(x) is its text";
-    if (const std::string hint = hint_on_message(L, message); !hint.empty()) return message + "\nhint: " + hint;
     const std::size_t at = message.rfind(before), begin = at + before.size();
     const std::size_t end = at == std::string::npos ? at : message.find(behind, begin);
     if (end == std::string::npos) return message;
     const std::string name = message.substr(begin, end - begin);
-    if (name == "f" && has_text_with_values(L))
-        return message + "\nhint: a text with a value in it is \"x = \" .. x, or string.format(\"x = %.3f\", x)";
     std::string meant = meant_here(L, name_in_source(L, name));
     if (meant.empty()) meant = meant_by(L, name);
-    return meant.empty() ? message : message + "\nhint: " + meant;
+    return message + "\nhint: " + (meant.empty() ? "nothing is called " + name + " here yet" : meant);
 }
 
 namespace {
@@ -266,7 +268,7 @@ namespace {
 
 // A source as words, with the place of the bracket that each closing one closes.
 struct Words {
-    Words(const std::string& source) : source(source), tokens(tokenize_without_comments(source)), opens(tokens.size()) {
+    Words(const std::string& text) : source(text), tokens(tokenize_without_comments(text)), opens(tokens.size()) {
         std::vector<std::size_t> open;
         for (std::size_t i = 0; i < tokens.size(); ++i) {
             const std::string_view word = (*this)[i];
@@ -326,6 +328,38 @@ bool size_is_the_librarys(lua_State* L, const Words& words) {
 }
 
 }  // namespace
+
+std::vector<std::string> notes_on_places(lua_State* L, const std::string& source) {
+    const Words words(source);
+    for (std::size_t i = 0; i < words.tokens.size(); ++i) {
+        const bool first = words.is_name(i) && words[i - 1] != "." && words[i + 1] == "[" && words[i + 2] == "0" &&
+                           words[i + 3] == "]" && words[i + 4] != "=";
+        if (!first) continue;
+        const std::string name(words[i]);
+        bool list = false;
+        lua_getglobal(L, name.c_str());
+        if (lua_istable(L, -1) && lua_rawlen(L, -1) > 0) {
+            list = lua_rawgeti(L, -1, 0) == LUA_TNIL;
+            lua_pop(L, 1);
+        }
+        lua_pop(L, 1);
+        if (list) return {"lists count from 1: " + name + "[1] is the first of " + name};
+    }
+    return {};
+}
+
+std::vector<std::string> notes_on_types(lua_State* L, const std::string& source) {
+    const Words words(source);
+    const bool asks = words[0] == "type" && words[1] == "(" && words.is_name(2) && words[3] == ")" &&
+                      (words[4].empty() || words[4] == ";");
+    if (!asks) return {};
+    const std::string name(words[2]);
+    lua_getglobal(L, name.c_str());
+    const bool tensor = is_tensor(L, -1);
+    lua_pop(L, 1);
+    if (!tensor) return {};
+    return {"to Lua every tensor is userdata: eltype(" + name + ") is the type of its elements"};
+}
 
 std::vector<std::string> notes_on_cut_sizes(lua_State* L, const std::string& source) {
     const Words words(source);

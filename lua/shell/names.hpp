@@ -32,6 +32,12 @@ void open_names(lua_State* L);
 // (`ok, fault = pcall(f)`), and about sources with functions, loops or locals of their own.
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source);
 
+// A sentence where an entry asks for the type of a tensor, which is "userdata" to Lua.
+std::vector<std::string> notes_on_types(lua_State* L, const std::string& source);
+
+// A sentence where an entry reads place 0 of a list, which counts from 1.
+std::vector<std::string> notes_on_places(lua_State* L, const std::string& source);
+
 // A sentence where a comma behind size(A) leaves of all sizes the first: in what an entry shows or sets, in print and
 // in a list.
 std::vector<std::string> notes_on_cut_sizes(lua_State* L, const std::string& source);

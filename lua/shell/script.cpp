@@ -226,4 +226,15 @@ void report(lua_State* L, const Failure& failure) {
     std::fputc('\n', stderr);
 }
 
+namespace {
+
+int report_message(lua_State* L) {
+    report(L, {check_string(L, 1, "message"), "", false});
+    return 0;
+}
+
+}  // namespace
+
+void open_script(lua_State* L) { add_functions(L, {{"_report", guarded<report_message>}}); }
+
 }  // namespace causeway::lua

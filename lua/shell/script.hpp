@@ -32,4 +32,7 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
 // output.
 void report(lua_State* L, const Failure& failure);
 
+// The same for the library's files: _report(message).
+void open_script(lua_State* L);
+
 }  // namespace causeway::lua

@@ -132,6 +132,7 @@ int open_all(lua_State* L) {
     open_display(L);
     open_macros(L);
     open_names(L);
+    open_script(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
         if (!is_lua(*file)) {

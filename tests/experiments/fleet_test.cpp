@@ -71,7 +71,7 @@ TEST_CASE("the experiments on low-rank attention refuse an option in one sentenc
                                                       {"masked_error", "--lengths", "1", "of at least 2"}};
     for (const auto& w : wrong) {
         const Output output = run_in(folder, {fleet + w[0] + ".lua", w[1], w[2]});
-        CHECK(output.status == 1);
+        CHECK(output.status == 2);
         CHECK(contains(output.err, "error: " + w[1] + ": " + w[2] + ", expected a whole number"));
         CHECK(contains(output.err, w[3] + "\n"));
         CHECK_FALSE(contains(output.err, "traceback"));

@@ -40,6 +40,6 @@ TEST_CASE("the experiments on several GPUs leave figures and tables", "[experime
     // One sentence for a wrong option.
     const Output wrong =
         wait_for_program(folder, start_program(folder, {parallel + "linear_time.lua", "--devices", "0"}));
-    CHECK(wrong.status == 1);
+    CHECK(wrong.status == 2);
     CHECK(contains(wrong.err, "error: --devices: 0, expected a whole number from 1 to 4096\n"));
 }

@@ -214,7 +214,7 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         CHECK(contains(read_bytes(place + "index.html"), "statistic there"));
         CHECK(reproduce(folder, {"--page", "--compare", "first/verdicts.json"}).status == 0);
         const Output none = reproduce(folder, {"--page", "--compare", "first/index.html"});
-        CHECK(none.status == 1);
+        CHECK(none.status == 2);
         CHECK(none.err ==
               "error: --compare: \"first/index.html\", expected an items.json or verdicts.json of "
               "reproduce.lua\n");

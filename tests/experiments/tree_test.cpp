@@ -95,7 +95,7 @@ TEST_CASE("the experiments of tree decoding leave figures and tables", "[experim
              {"volume", "--devices", ",", "--devices: \",\", expected a list: 1, ..."},
              {"volume", "--heads", "x", "--heads: \"x\", expected a number"}}) {
         const Output wrong = run({tree + script + ".lua", option, value});
-        CHECK(wrong.status == 1);
+        CHECK(wrong.status == 2);
         CHECK(wrong.err == "error: " + sentence + "\n");
     }
 }

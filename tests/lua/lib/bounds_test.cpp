@@ -31,6 +31,35 @@ TEST_CASE("check_bound shows claim, measured, bound and margin, and returns them
             .starts_with("240.0 1"));
 }
 
+TEST_CASE("tables of claims are LaTeX: ASCII, formulas between dollars, underscores within them or escaped",
+          "[lua][bounds]") {
+    Shell lua;
+    lua("function faults(latex) local found = {} "
+        "for at, byte in latex:gmatch('()([\\128-\\255])') do found[#found + 1] = latex:sub(at - 9, at + 9) end "
+        "local plain = latex:gsub('\\\\[\\\\${}_&#%%]', '') "
+        "if select(2, plain:gsub('%$', '')) % 2 > 0 then found[#found + 1] = 'a dollar' end "
+        "local outside = plain:gsub('%$[^$]*%$', '') "
+        "if outside:find('[_^]') then found[#found + 1] = outside:match('.?.?.?.?[_^].*') end "
+        "return table.concat(found, ' | ') end");
+    CHECK(lua("return faults('a_b'), faults('$'), faults('‖'), faults('a$_{b}$ \\\\_ \\\\$')") != "   ");
+    CHECK(lua("return faults('$a_b \\\\le$ \\\\_ \\\\$')") == "");
+    CHECK(lua("local n = 0 for _, claim in ipairs(check_bound()) do n = n + 1 "
+              "local said = faults(check_bound(claim.id):latex()) if said ~= '' then return claim.id, said end end "
+              "return n > 20, faults(check_bound():latex())") == "true ");
+    CHECK(
+        lua("X, q = randn(20, 20), randn(12, 3) local E = exp(X) local all = {check_bound('A1', X), check_bound('A7', "
+            "{X = X, decay = "
+            "0.9}), check_bound('A9', {A = E, At = E + 0.1, V = X}), check_bound('A10', {A = E, At = E + 0.1, V = X}), "
+            "check_bound('B7', {B = q, C = q, V = q}), check_bound('F9', {k = l2norm(q), beta = rand(12)}), "
+            "check_bound('H10', {s = X(1), v = X})} "
+            "for _, e in ipairs(all) do local said = faults(e:latex()) if said ~= '' then return e.claim, said end end "
+            "local B, C = lowrank('favor+', q, q, {rank = 8}) "
+            "return #all, faults(lowrank_error(q, q, B, C, {v = q}):latex()), faults(lowrank_methods():latex()), "
+            "faults(methods():latex())") == "7   ");
+    CHECK(lua("return check_bound('A1', X):latex()").find("$\\|$tril X$\\|$$_{F}$ $\\le$ $\\|$X$\\|$$_{F}$ & ") !=
+          std::string::npos);
+}
+
 TEST_CASE("a bound that does not hold, and what is not a number, are said in words", "[lua][bounds]") {
     Shell lua;
     const std::string nan = lua("return check_bound('A1', randn(4, 4) * (0 / 0))");
@@ -88,7 +117,8 @@ TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]")
     CHECK(lua("check_bound(3)") == "user:1: check_bound: claim: expected an id such as \"A9\", got a number");
     CHECK(lua("check_bound('A1', {})") == "user:1: A1: X: missing, expected a matrix, [n, n]");
     CHECK(lua("check_bound('A1', 3)") == "user:1: inputs: expected a table of name = value, got a number");
-    CHECK(lua("check_bound('A1', {randn(2, 2)})") == "user:1: inputs: expected a table of name = value, got the key 1");
+    CHECK(lua("check_bound('A1', {randn(2, 2)})") ==
+          "user:1: inputs: expected a table of name = value, got the key 1; check_bound(claim) lists the names");
     CHECK(lua("check_bound('A1', {X = {}})") == "user:1: X: expected a Tensor, got a table");
     CHECK(lua("check_bound('B7', 1, 2)") ==
           "user:1: check_bound: inputs: several, expected one table of name = value, as check_bound(claim) lists them");

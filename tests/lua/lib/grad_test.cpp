@@ -350,7 +350,9 @@ TEST_CASE("grad: what it refuses, it refuses in a sentence", "[lua][grad]") {
     const auto of_two = [&](const std::string& f, const std::string& sentence) {
         refused("grad(function(x) return " + f + " end, W)", sentence);
     };
-    refused("grad(3, W)", "grad: f: expected a function, got a number");
+    refused("grad(3, W)",
+            "grad: f: expected a function, as in grad(function(x) return sum(pow(x, 2)) end, x), got a "
+            "number");
     refused("grad(sum)", "grad: params: nothing, expected a Tensor, a number or a table of them");
     refused("grad(sum, {})", "grad: params: no Tensor in it, expected a Tensor, a number or a table of them");
     refused("grad(sum, {w = {W, 'x'}})", "grad: params.w[2]: a string, expected a Tensor, a number or a table of them");

@@ -194,9 +194,35 @@ TEST_CASE("every method, update, mode, factorisation and option has a page made 
     }
 }
 
+TEST_CASE("nystrom's page says when its error grows with the rank, and so it does", "[lua][help]") {
+    Pages pages;
+    CHECK(contains(pages("nystrom"), "the error grows with the rank"));
+    causeway::testing::Shell lua;
+    lua("seed(1) q, k = randn(1, 1, 256, 16), randn(1, 1, 256, 16) "
+        "function of(rank) local e = lowrank_error(q, k, lowrank('nystrom', q, k, {rank = rank})) "
+        "return e.frobenius.relative_masked end "
+        "function singular(rank) local n = 256 // rank "
+        "local function means(x) return f64(x):reshape(rank, n, 16):mean(2):reshape(rank, 16) end "
+        "local U, S, V = svd(exp(means(q) * means(k):t() / 4)) return S(1) / S(rank) end");
+    CHECK(lua("return of(16) < 1, of(32) > 2 * of(16), of(64) > 2 * of(32), of(64) > 1, of(256) < 1e-6") ==
+          "true true true true true");
+    CHECK(lua("return singular(8) < 1e3, singular(64) > 1e4") == "true true");
+}
+
+TEST_CASE("help of a method that is reached through a value", "[lua][help]") {
+    Pages pages;
+    evaluate(pages.state(), "q = randn(2, 2); r = sweep{grid = {N = {1}}, run = function(p) return 1 end}", "setup");
+    CHECK(contains(pages("q.mean"), "The mean of all elements."));
+    CHECK(contains(pages("r.pivot"), "results:pivot(a, b, name) a wide table"));
+    CHECK(evaluate(pages.state(), "help(q.mean)", "help").message == "");
+    CHECK(evaluate(pages.state(), "help(r.pivot)", "help").message == "");
+    CHECK(evaluate(pages.state(), "help(function() end)", "help").message.find("expected a name") != std::string::npos);
+}
+
 TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
     Pages pages;
     CHECK(contains(pages("mine"), "no help for \"mine\""));
+    CHECK(contains(pages("nosuchthing"), "? lists the topics"));
     evaluate(
         pages.state(),
         "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, decay = true, "

@@ -189,7 +189,7 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
           "  \\toprule\n"
           "  name & time (ms) \\\\\n"
           "  \\midrule\n"
-          "  a$|$b\\_c & 1.50 \\\\\n"
+          "  a$|$b$_{c}$ & 1.50 \\\\\n"
           "  50\\% of $<$N$>$ & OOM \\\\\n"
           "  \\bottomrule\n"
           "\\end{tabular}\n\n"
@@ -203,6 +203,10 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
     CHECK(lua("return text_table({{a = '\\\\{$#~^}'}}):latex()")
               .find("  \\textbackslash{}\\{\\$\\#\\textasciitilde{}\\textasciicircum{}\\} \\\\\n") !=
           std::string::npos);
+    // An index behind one symbol is a formula, the parts of a name are not.
+    CHECK(lua("return text_table({{a = '‖Δ_i‖_F ≤ U_n d\u0303_i, relative_error b_ x_y_z'}}):latex()")
+              .find("  $\\|$$\\Delta$$_{i}$$\\|$$_{F}$ $\\le$ U$_{n}$ $\\tilde{d}$$_{i}$, relative\\_error b\\_ "
+                    "x\\_y\\_z \\\\\n") != std::string::npos);
     CHECK(lua("t:save(dir .. 'a.md'):save(dir .. 'a.tex')") == "");
     CHECK(lua.file("a.md") == lua("return t:markdown()"));
     CHECK(lua.file("a.tex") == lua("return t:latex()"));
@@ -346,6 +350,45 @@ TEST_CASE("benchmark_method takes tensors of the user's", "[lua][benchmark]") {
     CHECK(lua("run{inputs = {q, k, v}, heads = 3}") ==
           at + "heads: given beside inputs, whose tensors have their own; leave it out");
     CHECK(lua("run{inputs = {q, k, v}, lengths = {13}}") == at + "lengths: 13, but inputs have 12 tokens");
+}
+
+TEST_CASE("benchmark_method and causal_oracle take the other layout, and say where it looks like it",
+          "[lua][benchmark]") {
+    Shell lua;
+    lua("q, k, v = randn(1, 12, 2, 4), randn(1, 12, 2, 4), randn(1, 12, 2, 3) "
+        "function H(x) return permutedims(x, 1, 3, 2, 4) end "
+        "function run(o) o.repeats, o.show = 1, false o.methods = o.methods or {'fleet', 'vanilla'} "
+        "return benchmark_method(o) end");
+    CHECK(lua("local seen = {} local function f(B, C, V, o) seen[size(V, 3)] = true "
+              "assert(size(B, 2) == 2 and o.layout == nil) "
+              "assert(size(B, 3) < 12 or B == H(q) and C == H(k) and V == H(v)) "
+              "return causal_linear_attention(B, C, V, o) end "
+              "local r = run{inputs = {q, k, v}, layout = 'bnhd', lengths = {5, 12}, methods = {'fleet', f}} "
+              "return seen[5], seen[12], #r, r[1].status, r[4].status, (tostring(r):match('batch 1, 2 heads'))") ==
+          "true true 4 ok ok batch 1, 2 heads");
+    CHECK(lua("local r = run{inputs = {q(1), k(1), v(1)}, layout = 'bnhd'} return r[1].status, r[1].N") == "ok 12");
+    CHECK(lua("return causal_oracle(q, k, v, {layout = 'bnhd', decay = 0.9}) == H(causal_oracle(H(q), H(k), H(v), "
+              "{decay = 0.9}))") == "true");
+    const std::string at = "user:1: benchmark_method: layout: ";
+    CHECK(lua("run{layout = 'bnhd'}") ==
+          at + "given without inputs, expected beside tensors of yours: inputs = {q, k, v}");
+    CHECK(lua("run{inputs = {q, k, v}, layout = 'bthd'}") == at + "\"bthd\", expected \"bhnd\" or \"bnhd\"");
+    // Many heads of few tokens.
+    lua("notes = '' causeway._note = function(text) notes = notes .. text end x = randn(1, 200, 2, 3)");
+    CHECK(
+        lua("run{inputs = {x, x, x}} return notes").starts_with("benchmark_method: k is 1×200×2×3:\n200 heads of 2 "));
+    CHECK(lua("notes = '' causal_oracle(x, x, x) return notes").find("layout = \"bnhd\"") != std::string::npos);
+    CHECK(lua("notes = '' run{inputs = {x, x, x}, layout = 'bnhd'} run{inputs = {x, x, x}, layout = 'bhnd'} "
+              "return notes") == "");
+}
+
+TEST_CASE("relative_error names the argument that is no tensor", "[lua][benchmark]") {
+    Shell lua;
+    CHECK(lua("return relative_error(ones(2) * 3, ones(2) * 2)") == "0.5");
+    CHECK(lua("relative_error(ones(2), nil)") == "user:1: relative_error: reference: expected a Tensor, got nothing");
+    CHECK(lua("relative_error(3, ones(2))") == "user:1: relative_error: A: expected a Tensor, got a number");
+    CHECK(lua("relative_error(ones(2), {1, 1})") ==
+          "user:1: relative_error: reference: expected a Tensor, got a table");
 }
 
 TEST_CASE("a function is called in the table what its user says", "[lua][benchmark]") {

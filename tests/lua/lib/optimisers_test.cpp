@@ -71,6 +71,8 @@ TEST_CASE("optimisers: sentences", "[lua][optimisers]") {
         "adam: params: got a 2-element Tensor{Float32}, expected a table of Tensors, as in adam{{W = W}, lr = 0.01}");
     refused("sgd{ones(2), lr = 1}",
             "sgd: params: got a 2-element Tensor{Float32}, expected a table of Tensors, as in sgd{{W = W}, lr = 0.01}");
+    refused("adam({W = ones(2)})",
+            "adam: params: names without a table around them, expected adam{p, lr = 0.01} with a table of Tensors p");
     refused("adam()", "adam: params: got nothing, expected a table of Tensors, as in adam{{W = W}, lr = 0.01}");
     refused("adam{{1}, {2}}", "adam: a second table of parameters, expected one that holds them all");
     refused("adam{{1}, beta = 1}", "adam: unknown option \"beta\" (did you mean \"betas\"?)");

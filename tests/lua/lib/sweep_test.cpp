@@ -88,6 +88,70 @@ TEST_CASE("rows can be chosen, listed and drawn", "[lua][sweep]") {
     CHECK(lua.file("r.csv").starts_with("m,N,t\na,2,2\n"));
 }
 
+TEST_CASE("chosen rows are results too", "[lua][sweep]") {
+    Shell lua;
+    lua("r = sweep{grid = {N = {2, 4, 8}, m = {'a', 'b'}}, order = {'m'}, units = {t = 'seconds'}, run = function(p) "
+        "if p.m == 'b' and p.N == 8 then zeros(2^22, 2^22) end return {t = p.N / 1000} end}");
+    CHECK(lua("return r:where{m = 'a', N = {2, 8}}") ==
+          " m  N  t (ms)\n"
+          " ────────────\n"
+          " a  2    2.00\n"
+          " a  8    8.00");
+    CHECK(lua("return r:where{m = 'b'}:where{N = {4, 8, 16}}") ==
+          " m  N  t (ms)\n"
+          " ────────────\n"
+          " b  4    4.00\n"
+          " b  8     OOM");
+    CHECK(lua("return r:where{N = 4}:pivot('m', 'N', 't'):markdown()") == lua("return r:pivot('m', 'N', 't', {N = "
+                                                                              "4}):markdown()"));
+    CHECK(lua("return r:where{m = 'a'}:column('t')[3], #r:where{m = 'c'}, #r") == "0.008 0 6");
+    CHECK(contains(lua("return r:where{m = 'a'}:plot('N', 't')"), "t (ms)"));
+    CHECK(lua("return r:where{m = 'a'}:latex() == r:where(function(row) return row.m == 'a' end):latex()") == "true");
+    CHECK(lua("rows = r:where{m = 'a'}; table.sort(rows, function(a, b) return a.N > b.N end) return rows[1].N") ==
+          "8");
+    // The function of the name is the method, as of tensors.
+    CHECK(lua("return #where(r, {N = 4}), where(r, function(row) return row.N == 4 end)[2].m") == "2 b");
+    const std::string start = "user:1: where: filter: ";
+    CHECK(lua("where(r, 'N', 4096)") ==
+          start + "\"N\", expected {name = value} or a function of a row, as in results:where{N = 4096}");
+    CHECK(lua("r:where('m', 'a')") ==
+          start + "\"m\", expected {name = value} or a function of a row, as in results:where{m = \"a\"}");
+    CHECK(lua("r:where(3)") ==
+          start + "a number, expected {name = value} or a function of a row, as in results:where{N = 128}");
+    CHECK(lua("r.where{N = 4}") ==
+          "user:1: where: {N = 4} in the place of the results, expected a colon: results:where{N = 128}");
+    CHECK(lua("r:where{n = 4}") == "user:1: filter: no row has \"n\", expected one of m, N, t, status");
+}
+
+TEST_CASE("columns that are named, and tables of text_table, have the units of results", "[lua][sweep]") {
+    Shell lua;
+    lua("r = sweep{grid = {N = {2, 4}}, units = {t = 'seconds'}, run = function(p) return {t = p.N / 1000, s = 1} "
+        "end}");
+    CHECK(lua("return r:table{columns = {'N', 't'}}") ==
+          " N  t (ms)\n"
+          " ─────────\n"
+          " 2    2.00\n"
+          " 4    4.00");
+    CHECK(lua("return tostring(text_table(r)) == tostring(r), tostring(text_table(r, {title = 'T'}))") ==
+          "true T\n" + lua("return tostring(r)"));
+    CHECK(contains(lua("return r:where{N = 3}"), "(no rows)"));
+    CHECK(contains(lua("return text_table({}, {columns = {'a'}})"), "(no rows)"));
+}
+
+TEST_CASE("a sweep whose run refers to results depends on their rows alone", "[lua][sweep]") {
+    Shell lua;
+    // The first sweep is of another day each time: its origin differs, its rows do not.
+    const std::string first =
+        "r = sweep{grid = {N = {2, 4}}, save = dir .. 'first', fresh = true, run = function(p) return "
+        "p.N end} r.origins[1].date = tostring(calls) ";
+    const std::string second =
+        "s = sweep{grid = {k = {1, 2}}, save = dir .. 'second', run = function(p) calls = calls + "
+        "1 return rows[p.k].value end} return calls, s[2].value";
+    CHECK(lua("calls = 0 " + first + "rows = r:where() " + second) == "2 4");
+    CHECK(lua("calls = 10 " + first + "rows = r:where() " + second) == "10 4");
+    CHECK(lua("rows = r:where{N = 4} " + second).find("changed: rows") != std::string::npos);
+}
+
 TEST_CASE("a wide table has a line and a column for each value of two columns", "[lua][sweep]") {
     Shell lua;
     lua("r = sweep{grid = {N = {2, 4}, m = {'a', 'b'}}, order = {'m'}, units = {t = 'seconds'}, run = function(p) if "
@@ -168,6 +232,13 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]"
     CHECK(lua("sweep{grid = {N = {1}}}") == "user:1: sweep: run: expected a function of a point, got nothing");
     CHECK(lua("sweep{grid = {N = 3}, run = print}") ==
           "user:1: sweep: grid.N: expected a list of values, got a number");
+    CHECK(
+        lua("sweep{grid = {N = range(1, 3)}, run = print}") ==
+        "user:1: sweep: grid.N: expected a list of values, got a 3-element Tensor{Float32}, whose list is A:totable()");
+    CHECK(lua("sweep{grid = {N = 10, 20}, run = print}") ==
+          "user:1: sweep: grid: 20 without a name, expected names with lists: grid = {N = {128, 256}}");
+    CHECK(lua("sweep{grid = {N = {1}, m = {2}}, run = function(N, m) return N end}") ==
+          "user:1: sweep: run: a function of 2 values, expected one of a point: run = function(p) return p.N end");
     CHECK(lua("sweep{grid = {N = {1, 1.0}}, run = print}") == "user:1: sweep: grid.N: 1 appears twice");
     CHECK(lua("sweep{grid = {N = {0/0}}, run = print}").find("user:1: sweep: grid.N: item 1 is ") == 0);
     CHECK(lua("sweep{grid = {N = {1}}, order = {'M'}, run = print}") ==

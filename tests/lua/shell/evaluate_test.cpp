@@ -243,7 +243,8 @@ TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
           "error: attempt to call a nil value (global 'lineer_attention')\nhint: did you mean \"linear_attention\"?");
     CHECK(session("zeross(3):sum() + 1") ==
           "error: attempt to call a nil value (global 'zeross')\nhint: did you mean \"zeros\"?");
-    CHECK(session("foo()") == "error: attempt to call a nil value (global 'foo')");
+    CHECK(session("foo()") ==
+          "error: attempt to call a nil value (global 'foo')\nhint: nothing is called foo here yet");
 }
 
 TEST_CASE("a misspelt function of a script is told the near one", "[lua][evaluate]") {
@@ -288,6 +289,9 @@ TEST_CASE("exit and quit leave, whatever stands behind them, and pi is a number"
     }
     CHECK(run_program({"-e", "exit(3)"}).status == 3);
     CHECK(run_program({"-e", "exit(false)"}).status == 1);
+    const auto refused = run_program({"-e", "exit(3, 'why')"});
+    CHECK(refused.status == 3);
+    CHECK(refused.err == "error: why\n");
     CHECK(run_program({"-e", "exit", "-e", "1"}).out == "");
     Session session;
     CHECK(session("exit('now')") == "error: exit: status: now, expected a whole number, true or false");
@@ -369,7 +373,63 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"x++", "x = x + 1"},
         {"A \\ B", "inv(A) * b"},
         {"A(end, 1)", "A(size(A, 1), \":\")"},
+        {"A({2, end}, ':')", "A({2, size(A, 1)}, \":\")"},
+        {"y = A({1, end - 1}, ':')", "x({2, #x})"},
+        {"r = {2, end}", "A({2, size(A, 1)}, \":\")"},
+        {"A(2:end, 1)", "A({2, size(A, 1)}, \":\")"},
+        {"randn(Float64, 3)", "randn(3, \"Float64\")"},
+        {"B = A' * A'", "A:t()"},
+        {"A(-1, 1)", "size(A, 1)"},
+        {"A(1, 0)", "count from 1"},
+        {"if x == 5 { print(x) }", "if x > 0 then"},
+        {"while (x < 5) { print(x) }", "while x > 0 do"},
+        {"for (i = 0; i < 5; i++) { print(i) }", "for i = 1, 10 do"},
+        {"for i, v in enumerate({1, 2}): print(v)", "ipairs(list)"},
+        {"[i^2 for i in 1:5]", "map(function(x) return x^2 end"},
+        {"l = {x**2 for x in range(5)}", "a power is written x^2"},
+        {"l = {x^2 for x in range(5)}", "map(function(x) return x^2 end"},
+        {"int x = 3", "a variable is set by x = 3"},
+        {"A:mean", "A:mean()"},
+        {"zeros(2, 3, dtype=\"float64\")", "zeros(2, 3, \"Float64\")"},
+        {"d = {\"a\": 1}", "{a = 1}"},
+        {"d = {a: 1}", "{a = 1}"},
+        {"d = Dict(\"a\" => 1)", "{a = 1}"},
+        {"del x", "x = nil"},
+        {"assert torch.allclose(A, A)", "assert(isapprox(x, y))"},
+        {"x is None", "x == nil"},
+        {"\"abc\"[1]", "s:sub(1, 3)"},
+        {"\"abc\".upper()", "(\"abc\"):upper()"},
+        {"1_000", "1000"},
+        {"A(end)", "x(#x)"},
+        {"rand()", "math.random()"},
+        {"for v in A: print(v)", "ipairs(list)"},
+        {"print(A:mean)", "A:mean()"},
+        {"x: int = 3", "a variable is set by x = 3"},
+        {"\"x = %d\" % x", "string.format("},
+        {"string(x)", "tostring(x)"},
+        {"str(x)", "tostring(x)"},
+        {"int(3.7)", "floor(x)"},
+        {"printf(\"%d\", x)", "string.format"},
+        {"math.round(3.7)", "it is round(x) here"},
+        {"keys({a = 1})", "in pairs(t)"},
+        {"dir(A)", "?tensor"},
+        {"nobody.at_all", "nothing is called nobody here yet"},
+        {"b = sweep{grid = {N = {1}}, run = function(p) return 1 end}; b.markdown()", "b:markdown(...)"},
+        {"sweep{grid = {N = {1}}, run = function(N) return N * 2 end}", "return p.N end"},
+        {"zeros(Int64, 2, 3)", "zeros(2, 3, \"Float64\")"},
+        {"y = ones('Float32', 2)", "ones(2, \"Float32\")"},
         {"x |> f", "f(x)"},
+        {"let x = 3", "a variable is set by x = 3"},
+        {"const x = 3;", "a variable is set by x = 3"},
+        // A line that ends in a semicolon, or has several parts.
+        {"A[1, 2];", "A(1, 2) or A({1, 3}, \":\")"},
+        {"y = 1; 2 .* A", "times(A, B)"},
+        {"2 .* A; y = 1", "times(A, B)"},
+        {"y = 1; 1 if x else 2;", "x > 2 and 1 or 0"},
+        {"for i in range(10):;", "for i = 1, 10 do"},
+        {"y = 1; cd results", ";cd FOLDER"},
+        {"A; B", "print(x) shows x"},
+        {"x + 1; y = 2", "print(x) shows x"},
         {"x .= 3", "A:fill(3)"},
         {"x[end]", "l[#l]"},
         {"y = A[end]", "x(#x)"},
@@ -429,6 +489,9 @@ TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]")
                                     "print((1, 2))",
                                     "goto 3",
                                     "print('A[1,2] != @') = 4",
+                                    "y = 1; x y",
+                                    "x = = 1; A",
+                                    "for i = 1, 3 do x = i; x y end",
                                     "x = {1, 2",
                                     "f(x)) = 3"}) {
         CAPTURE(entry);
@@ -600,6 +663,23 @@ TEST_CASE("the library's own table and methods of tensors say what they are", "[
     CHECK(count(session("causeway"), "\n") <= 3);
     CHECK(session("randn(2).device") == "a method of tensors, called as A:device()\n");
     CHECK(session("mean") == "function mean, see ?mean\n");
+    const auto noted = [](const std::string& entry) {
+        return causeway::testing::run_program({"-e", "x, l = randn(2), {4, 5}", "-e", entry}).err;
+    };
+    CHECK(contains(noted("type(x)"), "eltype(x) is the type of its elements"));
+    CHECK(noted("type(x) == 'userdata'") == "");
+    CHECK(noted("type(l)") == "");
+    CHECK(contains(noted("l[0]"), "l[1] is the first of l"));
+    CHECK(noted("l[0] = 3; l[0]") == "");
+    session("f = function(t) return t^2 end");
+    CHECK(contains(session("f\"x = {x}\""), "string.format("));
+    CHECK_FALSE(contains(session("f\"x\""), "string.format("));
+    // Of results too: how it is called, with its arguments.
+    session(
+        "r = sweep{grid = {N = {1, 2}}, run = function(p) return p.N end}; t = btime(function() end, {samples = 1})");
+    CHECK(session("r.pivot") == "a method of results, called as results:pivot(down, across, value, filter)\n");
+    CHECK(session("check_bound().latex") == "a method of a list of claims, called as x:latex(...)\n");
+    CHECK(session("adam{{w = ones(2)}}.step") == "a method of an optimiser, called as opt:step(grads)\n");
     CHECK(session("0/0") == "NaN\n");
     CHECK(session("tostring(0/0), tostring(-(0/0)), tostring(1), tostring(1.0), tostring(-1/0)") ==
           "\"nan\"\n\"nan\"\n\"1\"\n\"1.0\"\n\"-inf\"\n");
