@@ -118,8 +118,8 @@ then.
 
 A row of the result, r[1], r[2] ..., has subject, n, accuracy (of LongBench score, metric), lower, upper, normalised
 (log p of a choice divided by its bytes) and left_out (longer than the context); r.all is of all questions, r.groups
-are the four groups of MMLU, r.questions has an entry a question (line, answer, chosen, log_probabilities ...), r.origin
-what made it.]],
+are the four groups of MMLU, or the lengths of LongBench-E; r.questions has an entry a question (line, answer, chosen,
+log_probabilities ...), r.origin what made it.]],
   notes = [[The files are yours to get, and their licences yours to keep: MMLU (Hendrycks et al. 2021,
 github.com/hendrycks/test, MIT) is the archive data.tar, LongBench (Bai et al. 2024, github.com/THUDM/LongBench, MIT)
 data.zip, whose texts have the licences of the sets that they were taken from. The prompt of MMLU and that of by =
