@@ -103,9 +103,9 @@ of some layers, the table says what that costs.
              (5) examples, of `subjects` (all), the first `limit` of each.
              by = "text" scores the texts of the choices instead, which are
              then not in the prompt; split = "val" asks those.
-  cloze      true: 200 questions which word comes next in the text that these
-             models have not seen, experiments/data/heldout.txt; or a file of
-             yours with {"text": ..., "choices": [...], "answer": 1} a line
+  cloze      true: 200 questions which word comes next, made of
+             experiments/data/heldout.txt; or a file of yours with
+             {"text": ..., "choices": [...], "answer": 1} a line
   longbench  a .jsonl file of LongBench, or a folder of them, of which `tasks`
              (all) are run: the model writes an answer, and the metric of the
              task compares it. `prompts` is LongBench's dataset2prompt.json;
