@@ -103,9 +103,9 @@ of some layers, the table says what that costs.
              (5) examples, of `subjects` (all), the first `limit` of each.
              by = "text" scores the texts of the choices instead, which are
              then not in the prompt; split = "val" asks those.
-  cloze      true: 200 questions which word comes next in the text that these
-             models have not seen, experiments/data/heldout.txt; or a file of
-             yours with {"text": ..., "choices": [...], "answer": 1} a line
+  cloze      true: 200 questions which word comes next, made of
+             experiments/data/heldout.txt; or a file of yours with
+             {"text": ..., "choices": [...], "answer": 1} a line
   longbench  a .jsonl file of LongBench, or a folder of them, of which `tasks`
              (all) are run: the model writes an answer, and the metric of the
              task compares it. `prompts` is LongBench's dataset2prompt.json;
@@ -118,8 +118,8 @@ then.
 
 A row of the result, r[1], r[2] ..., has subject, n, accuracy (of LongBench score, metric), lower, upper, normalised
 (log p of a choice divided by its bytes) and left_out (longer than the context); r.all is of all questions, r.groups
-are the four groups of MMLU, r.questions has an entry a question (line, answer, chosen, log_probabilities ...), r.origin
-what made it.]],
+are the four groups of MMLU, or the lengths of LongBench-E; r.questions has an entry a question (line, answer, chosen,
+log_probabilities ...), r.origin what made it.]],
   notes = [[The files are yours to get, and their licences yours to keep: MMLU (Hendrycks et al. 2021,
 github.com/hendrycks/test, MIT) is the archive data.tar, LongBench (Bai et al. 2024, github.com/THUDM/LongBench, MIT)
 data.zip, whose texts have the licences of the sets that they were taken from. The prompt of MMLU and that of by =

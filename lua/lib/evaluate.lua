@@ -72,6 +72,13 @@ end
 
 causeway._as_table(Evaluation)
 
+-- The group that a question is of, or nil: of MMLU one of its four, of a task of LongBench-E its length in words.
+local function group_of(kind, one)
+  if kind == "mmlu" then return causeway._mmlu_group[one.subject] end
+  if kind ~= "longbench" or not one.subject:find("_e$") or math.type(one.length) ~= "integer" then return nil end
+  return string.format("%s, %s", one.subject, one.length < 4000 and "0-4k" or one.length < 8000 and "4-8k" or "8k+")
+end
+
 -- Adds the rows by subject, by group where there are several, and of all.
 local function sum_up(result)
   local names, of, groups, group_names = {}, {}, {}, {}
@@ -80,7 +87,7 @@ local function sum_up(result)
       names[#names + 1], of[one.subject] = one.subject, {}
     end
     table.insert(of[one.subject], one)
-    local group = result.kind == "mmlu" and causeway._mmlu_group[one.subject]
+    local group = group_of(result.kind, one)
     if group then
       if not groups[group] then
         group_names[#group_names + 1], groups[group] = group, {}
@@ -379,8 +386,8 @@ local function longbench(m, given)
   local forms = causeway._longbench_forms(given.prompts)
   local questions, paths, own = {}, {}, 0
   for _, one in ipairs(tasks) do
-    local task = setmetatable({ form = forms[one.name] }, { __index = one.task })
-    own = own + (forms[one.name] and 0 or 1)
+    local task = setmetatable({ form = forms[one.of] }, { __index = one.task })
+    own = own + (forms[one.of] and 0 or 1)
     paths[#paths + 1] = one.path
     local room = { window = window_for(m, task, given), chat = given.chat }
     for _, record in ipairs(one.records) do

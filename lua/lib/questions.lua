@@ -220,13 +220,21 @@ local function check_record(path, object, task)
   end
 end
 
--- The first `most` records of a file, and its task, which the records name or else the file.
+-- The task that a file is of by its name, "qasper.jsonl" or (of LongBench-E) "qasper_e.jsonl", or else by its records;
+-- and what its row is called.
+local function task_name(path, records)
+  local file = path:match("([^/]+)%.jsonl$") or path:match("[^/]+$")
+  local name = file:gsub("_e$", "")
+  if tasks[name] or not_here[name] or type(records[1].dataset) ~= "string" then return name, file end
+  local dataset = records[1].dataset
+  return (dataset:gsub("_e$", "")), dataset
+end
+
+-- The first `most` records of a file, with its task.
 local function longbench_file(path, most)
   local records = objects_in(path, text_of(path), most)
-  local name = records[1].dataset
-  if type(name) ~= "string" then name = path:match("([^/]+)%.jsonl$") or path:match("[^/]+$") end
-  name = name:gsub("_e$", "")
-  if not_here[name] then return { name = name, path = path } end
+  local name, called = task_name(path, records)
+  if not_here[name] then return { name = called, path = path } end
   local task = tasks[name]
   if not task then
     local names = {}
@@ -236,11 +244,12 @@ local function longbench_file(path, most)
       causeway._literal(name), table.concat(names, ", ")))
   end
   for _, object in ipairs(records) do check_record(path, object, task) end
-  return { name = name, path = path, records = records, task = task }
+  return { name = called, of = name, path = path, records = records, task = task }
 end
 
 --- The tasks in a .jsonl file of LongBench or in a folder of them, with the first `most` records of each (nil: all): a
---- list of {name, path, records, task}, and of names that were left out because their metric is not here.
+--- list of {name, of (its name in LongBench), path, records, task}, and of names that were left out because their
+--- metric is not here.
 function causeway._longbench_tasks(path, wanted, most)
   if type(path) ~= "string" then
     raise("longbench: expected the path of a folder or a .jsonl file, got " .. causeway._noun(path))

@@ -324,7 +324,7 @@ TEST_CASE("LongBench: a task's prompt, the answer and its score", "[lua][model][
     lua.write("bench/data/trec_e.jsonl", trec);
     lua("r = m:evaluate{longbench = dir .. 'bench'}");
     CHECK(lua("return #r, r[1].subject, r[1].metric, r[1].n, r[2].subject, r[2].metric, r[2].n, r.all") ==
-          "2 qasper F1 2 trec accuracy 1 nil");
+          "2 qasper F1 2 trec_e accuracy 1 nil");
     CHECK(lua("return r.questions[1].line, r.questions[2].line, r.questions[1].length") == "1 3 8");
     lua("given = 'The cat sat on the mat.\\n\\nQuestion: Who sat?\\nAnswer:' "
         "text = m:generate(given, {tokens = 128, stream = false}) f1 = causeway._answer_metrics.F1");
@@ -335,6 +335,16 @@ TEST_CASE("LongBench: a task's prompt, the answer and its score", "[lua][model][
     CHECK(lua("return r.questions[3].text == text") == "true");
     CHECK(contains(lua("return tostring(r)"), "LongBench: tiny-llama"));
     CHECK(contains(lua("return r.note"), "prompts in a plain form of this program"));
+    // LongBench-E has scores by length too.
+    const auto of_length = [](const std::string& length) {
+        std::string line = trec;
+        return line.replace(line.find("\"length\": 8"), 11, "\"length\": " + length);
+    };
+    lua.write("e/trec_e.jsonl", of_length("3999") + of_length("4000") + of_length("8000") + of_length("9000"));
+    lua("r = m:evaluate{longbench = dir .. 'e'} list = {} for i, g in ipairs(r.groups) do list[i] = g.subject .. ' ' "
+        ".. "
+        "g.n end");
+    CHECK(lua("return table.concat(list, '; ')") == "trec_e, 0-4k 1; trec_e, 4-8k 1; trec_e, 8k+ 2");
     // One file, the prompts of a file, a window.
     lua.write("prompts.json", "{\"qasper\": \"Read: {context} Now: {input} %1\"}");
     lua("r = m:evaluate{longbench = dir .. 'bench/data/qasper.jsonl', prompts = dir .. 'prompts.json', limit = 1}");
