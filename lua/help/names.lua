@@ -310,6 +310,8 @@ written("masked_select boolean_mask boolean_indexing compress extract",
 written("nonzero argwhere flatnonzero findall",
   "the places where a mask of a vector is 1 are range(1, #mask)(mask), which x({places}) takes")
 written("keys values items", "for name, x in pairs(t) do print(name, x) end goes over a table")
+written("sleep", "os.execute(\"sleep 1\") waits a second")
+written("throw raise", "error(\"a sentence\") raises an error, ok, message = pcall(f, x) catches it")
 written("dict ordereddict", "a table with names is d = {a = 1}, and d.a reads it")
 written("str", "str(x) is tostring(x); texts are joined by \"x = \" .. x", nil)
 written("int", "int(x) is floor(x); math.tointeger(3.0) is 3")
@@ -447,6 +449,7 @@ causeway._instead = {
   backward = gradients, requires_grad_ = gradients, grad = gradients,
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
+  print = "print(A) prints it, and A alone shows it", show = "A alone shows it, display(A) in a script",
   T = "A:t() is the transpose, of the last two dimensions",
   matmul = "A * B is the product of matrices", mm = "A * B is the product of matrices",
   bmm = "A * B is the product of matrices", sub = "A - B is it", div = "A / B is it",

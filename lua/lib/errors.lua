@@ -6,6 +6,7 @@ local of_pairs = "a loop over a table is written: for name, x in pairs(d) do ...
 local markdown, latex = "of rows it is text_table(rows):markdown(), of results results:markdown()",
   "of rows it is text_table(rows):latex(), of results results:latex()"
 local appended = "table.insert(l, x) appends x to a list"
+local drawn = 'a picture gets it when it is drawn: plot{x = x, y = y, title = "T"}'
 local bare = 'a text without blanks around it is s:match("^%s*(.-)%s*$")'
 local calls = {
   plot = 'rows of a file are drawn by plot(rows, "N", "time", {by = "method"})',
@@ -15,6 +16,7 @@ local calls = {
   pivot = 'a wide table is made of the results of a sweep: results:pivot("method", "N", "median")',
   items = of_pairs, keys = of_pairs, values = of_pairs,
   append = appended, push = appended,
+  title = drawn, xlabel = drawn, ylabel = drawn, legend = drawn, set_title = drawn, set_xlabel = drawn,
   split = 'the words of a text: for word in s:gmatch("%S+") do ... end',
   splitlines = 'the lines of a text: for line in s:gmatch("[^\\n]+") do ... end',
   strip = bare, trim = bare,
@@ -68,6 +70,9 @@ local rules = {
       conversions[came], like, like, came)
   end },
   { "(%l+): dimension 1: expected a number, got ", type_behind },
+  { "module '.-' not found:", function()
+    return "the library is here already; require(\"name\") reads name.lua from this folder"
+  end },
   { "rand: expected dimensions", function() return "math.random() is one number from 0 to 1" end },
   { "index 1: expected a number, .*, got \" ", function(_, source)  -- A' * B'
     return source:find("[%w_%)%]]'[^']*'") and "A:t() is the transpose of A" or nil

@@ -265,6 +265,10 @@ local function figure_of_numbers(arguments)
   end
   for i = 2, arguments.n do
     local value = arguments[i]
+    if type(value) == "string" then
+      raise(string.format('plot: "%s", expected numbers or a table of options: plot(x, y, {style = "dashed", label = '
+        .. '"a"})', value))
+    end
     local plain = causeway._is_plain(value)
     if i == arguments.n and plain and value[1] == nil and next(value) ~= nil then
       for key, entry in pairs(value) do options[key] = entry end
@@ -335,7 +339,8 @@ function causeway.plot(...)
   if type(class) == "table" and first.plot then return first:plot(table.unpack(arguments, 2, arguments.n)) end
   if is_rows(first) then return causeway._plot_rows(table.unpack(arguments, 1, arguments.n)) end
   if arguments.n > 1 then
-    raise("plot: with a table of curves its options stand in the same table, expected no second argument")
+    raise("plot: a second argument behind a table of curves, expected one table: plot{{x = x, y = y}, {x = x, y = z}, "
+      .. 'title = "T"}')
   end
   return make_figure(curves_and_options(first))
 end

@@ -201,6 +201,8 @@ const char* of_functions(const Place& at, std::size_t i) {
     }
     if (at.is_name(i) && at.word(i - 1) == "def" && at.starts_statement(i - 1))
         return "a function is written: function f(x) return x^2 end";
+    if (at.is_name(i) && at.word(i - 1) == "function" && !at.starts_statement(i - 1))
+        return "a function without a name is written: function(x) return x^2 end";
     // function(x) x^2 end
     const std::size_t close = i - 2, open = at.word(close) == ")" ? at.open_bracket(close) : at.size();
     if (at.is_name(i - 1) && open > 0 && open < at.size() &&
@@ -287,20 +289,28 @@ const char* of_ends(const Place& at, std::size_t i) {
     return "the last row of A is A(size(A, 1), \":\"), the last of a vector x(#x)";
 }
 
-// let x = 3, int x = 3, x: int = 3
+// let x = 3, int x = 3, x: int = 3, a = b = 3
 const char* of_declarations(const Place& at, std::size_t i) {
     const bool two_names = at.is_name(i) && at.is_name(i - 1) && at.word(i + 1) == "=" && at.starts_statement(i - 1);
     const bool typed = at.word(i) == "=" && at.is_name(i - 1) && at.word(i - 2) == ":" && at.is_name(i - 3) &&
                        at.starts_statement(i - 3);
+    const bool chain = at.word(i) == "=" && at.word(i + 1) != "=" && at.is_name(i - 1) && at.word(i - 2) == "=" &&
+                       at.is_name(i - 3) && at.starts_statement(i - 3);
+    if (chain) return "each variable is set by its own value: a, b = 3, 3";
     return two_names || typed ? "a variable is set by x = 3; local x = 3 is one of a function or a block" : nullptr;
 }
 
-// del x, assert x, x is None
+// del x, assert x, raise E, class A, x is None
 const char* of_words(const Place& at, std::size_t i) {
     if (at.word(i) == "is" && i > 0 && at.ends_value(i - 1)) return "x is None is written x == nil";
-    if (!at.is_name(i) || !at.starts_statement(i - 1)) return nullptr;
-    if (at.word(i - 1) == "del") return "x = nil forgets x";
-    return at.word(i - 1) == "assert" ? "assert is called: assert(isapprox(x, y))" : nullptr;
+    if (!(at.is_name(i) || at.is_number(i)) || !at.starts_statement(i - 1)) return nullptr;
+    const std::string_view word = at.word(i - 1);
+    if (word == "del") return "x = nil forgets x";
+    if (word == "try") return "errors are caught by ok, message = pcall(f, x)";
+    if (one_of(word, {"raise", "throw"})) return "error(\"a sentence\") raises an error";
+    if (one_of(word, {"switch", "match"})) return "if x == 1 then ... elseif x == 2 then ... end";
+    if (one_of(word, {"class", "struct"})) return "what belongs together is a table: p = {a = 1}, read as p.a";
+    return word == "assert" ? "assert is called: assert(isapprox(x, y))" : nullptr;
 }
 
 // "abc"[1], "abc".upper(): a text is no value that something may stand behind, but in parentheses.
@@ -313,8 +323,9 @@ const char* of_literals(const Place& at, std::size_t i) {
 
 // x:repeat(2): a keyword of Lua where a name is to stand.
 const char* of_keywords(const Place& at, std::size_t i) {
-    if (at.word(i) != "repeat" || !one_of(at.word(i - 1), {".", ":"})) return nullptr;
-    return "copies of A below each other are cat(A, A, 1)";
+    if (at.word(i) != "repeat") return nullptr;
+    if (at.word(i + 1) == "=") return "repeat is a word of Lua; the options are repeats and samples";
+    return one_of(at.word(i - 1), {".", ":"}) ? "copies of A below each other are cat(A, A, 1)" : nullptr;
 }
 
 // with open("a") as f:

@@ -351,7 +351,7 @@ TEST_CASE("mistakes are answered with one sentence", "[lua][tensor]") {
     lua("A = tensor{{1, 2}, {3, 4}}");
     CHECK(lua("A:smu()") == "Tensor has no method \"smu\" (did you mean \"sum\"?)");
     CHECK(lua("A.shape") == "Tensor has no method \"shape\" (it is called \"size\" here, see ?shape)");
-    CHECK(lua("A.T") == "Tensor has no method \"T\" (did you mean \"t\"?)");
+    CHECK(lua("A.T") == "Tensor has no method \"T\" (A:t() is the transpose, of the last two dimensions)");
     CHECK(lua("A:detach()") == "Tensor has no method \"detach\" (it is a function here: detach(x))");
     CHECK(lua("A:numpy()") == "Tensor has no method \"numpy\" (save(\"a.npy\", A) writes what numpy.load reads)");
     CHECK(lua("A:mul_(2)") == "Tensor has no method \"mul_\" (it is called \"times_\" here)");

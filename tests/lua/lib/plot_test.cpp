@@ -32,6 +32,17 @@ TEST_CASE("a plot is text, SVG, PNG and PDF", "[lua][plot]") {
     CHECK(contains(lua.file("b.svg"), "<svg"));
 }
 
+TEST_CASE("a style in MATLAB's form, and a second table of curves, are told what is to be typed", "[lua][plot]") {
+    Shell lua;
+    CHECK(lua("plot({1, 2}, {3, 4}, 'r--')") ==
+          "user:1: plot: \"r--\", expected numbers or a table of options: plot(x, y, {style = \"dashed\", label = "
+          "\"a\"})");
+    CHECK(
+        lua("plot({x = {1, 2}, y = {1, 2}}, {x = {1, 2}, y = {2, 1}})") ==
+        "user:1: plot: a second argument behind a table of curves, expected one table: plot{{x = x, y = y}, {x = x, y "
+        "= z}, title = \"T\"}");
+}
+
 TEST_CASE("every way to give the numbers draws the same curve", "[lua][plot]") {
     Shell lua;
     const std::string expected = lua("return plot({1, 2, 3}, {2, 4, 8})");

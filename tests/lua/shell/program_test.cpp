@@ -254,6 +254,11 @@ TEST_CASE("the shell reads a pipe without prompts", "[lua][program]") {
     CHECK(run_program({}, "").status == 0);
 }
 
+TEST_CASE("require of what is not there says where it looks", "[lua][program]") {
+    CHECK(
+        contains(complaint("require('torch')"), "hint: the library is here already; require(\"name\") reads name.lua"));
+}
+
 TEST_CASE("a wrong command line ends with status 2 and a sentence", "[lua][program]") {
     Output output = run_program({"--nonsense"});
     CHECK(output.status == 2);
