@@ -26,7 +26,6 @@ from python_page import python_page
 # What the menu has, in this order: (group, path, short name); a pattern has what it finds that is not named before.
 MENU = [
     ("Start", "docs/tutorial.md", ""),
-    ("Start", "docs/recipes.md", ""),
     ("Start", "docs/tour.md", ""),
     ("Start", "docs/shell.md", ""),
     ("Start", "docs/notebook.md", ""),
@@ -36,7 +35,7 @@ MENU = [
     ("Reference", "docs/cpp.md", ""),
     ("Reference", "docs/conventions.md", ""),
     ("Kernels", "docs/kernels.md", ""),
-    ("Kernels", "docs/kernels/*.md", ""),
+    ("Kernels", "docs/kernels/*.md", "file"),
     ("Kernels", "gpu/**/README.md", "folder"),
     ("Proofs", "proofs/README.md", "Claims"),
     ("Proofs", "proofs/ERRATA.md", "Errata"),
@@ -92,6 +91,7 @@ def version_of(program):
 START = """<h1 id="start">causeway</h1>
 <p>{introduction}</p>
 {formula}
+{more}
 <ul class="cards">
 {cards}
 </ul>
@@ -100,8 +100,7 @@ words of any page.</p>
 """
 CARDS = [
     ("docs/tutorial.html", "Ten minutes", "from your own data to a comparison, a picture, a bound and a sweep"),
-    ("docs/recipes.html", "Recipes", "one page each for what people come to do"),
-    ("docs/tour.html", "A tour", "each use with its code"),
+    ("docs/tour.html", "Recipes", "each use with its code"),
     ("docs/shell.html", "The shell", "its habits, and the commands of ./lab"),
     ("docs/notebooks/ten_minutes.html", "Notebooks", "prose, formula, code and figure, and the claims checked beside them"),
     ("help/index.html", "Help", "every function, method, update, factorisation, option and document, A to Z"),
@@ -114,14 +113,15 @@ CARDS = [
 
 
 def start_page(root, renderer_of, urls):
-    """The first words of the README, and what there is."""
+    """The first sentences of the README, around its formula, and what there is."""
     text = (root / "README.md").read_text(encoding="utf-8")
     blocks = text.split("\n\n")
     renderer = renderer_of("README.md", "index.html")
     introduction = renderer.blocks(renderer.parser.parse(blocks[1]))
     shown = renderer.indented(blocks[2] + "\n")
+    more = renderer.blocks(renderer.parser.parse(blocks[3]))
     cards = "".join(f'<li><a href="{url}">{name}</a><p>{html.escape(what)}</p></li>\n' for url, name, what in CARDS if url in urls)
-    body = START.format(introduction=re.sub(r"</?p>", "", introduction), formula=shown, cards=cards)
+    body = START.format(introduction=re.sub(r"</?p>", "", introduction), formula=shown, more=more, cards=cards)
     return Page("index.html", "Manual", body)
 
 

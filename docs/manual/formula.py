@@ -231,7 +231,22 @@ def is_formula(block):
     return any(_SIGN.search(line) or " = " in line for line in lines) and not any(map(_COMMAND.search, lines))
 
 
+def _parts(line):
+    """The formulas that wide blanks part from each other, outside of brackets."""
+    found, depth = [""], 0
+    for piece in re.split(r"(\s{2,}|[()\[\]{}])", line.strip()):
+        depth += (piece in "([{") - (piece in ")]}") if piece else 0
+        if depth == 0 and re.fullmatch(r"\s{2,}", piece):
+            found.append("")
+        else:
+            found[-1] += piece
+    return found
+
+
 def block_html(block):
-    """Lines of formulas, each by itself."""
-    lines = [line for line in block.splitlines() if line.strip()]
-    return '<div class="formula">' + "".join(to_mathml(line, block=True) for line in lines) + "</div>"
+    """Lines of formulas, each by itself; where there is no room for one, its parts stand below each other."""
+    out = []
+    for line in filter(str.strip, block.splitlines()):
+        parts = "".join(to_mathml(part, block=True) for part in _parts(line))
+        out.append(f'<div class="parts">{parts}</div>' if parts.count("<math") > 1 else parts)
+    return '<div class="formula">' + "".join(out) + "</div>"

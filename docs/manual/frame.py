@@ -81,7 +81,7 @@ class _Text(HTMLParser):
         if tag in ("h1", "h2", "h3") and anchor:
             self.sections.append([anchor, "", []])
             self.heading = True
-        elif tag in ("p", "li", "td", "th", "pre", "div", "mtd"):
+        elif tag in ("p", "li", "td", "th", "dt", "dd", "h4", "caption", "pre", "div", "mtd", "br"):
             self.sections[-1][2].append(" ")
 
     def handle_endtag(self, tag):

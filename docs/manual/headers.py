@@ -254,7 +254,7 @@ def index_page(pages, calls):
             '<p>How to build with them is told in <a href="../docs/cpp.html">From C++, C and Python</a>. The C interface '
             'is one header, <a href="c.html">causeway.h</a>, and <a href="c_gpu.html">causeway_gpu.h</a> that of a GPU.</p>',
             "<h2 id=\"calls\">Where programs begin</h2>",
-            f"<ul>{items(path for path in calls if path in by_path)}</ul>"]
+            f"<ul>{items(path for path in dict.fromkeys(calls) if path in by_path)}</ul>"]
     for folder in sorted(folders):
         body.append(f'<h2 id="{_anchor(folder)}">{html.escape(folder)}</h2><ul class="names">{items(sorted(folders[folder]))}</ul>')
     return Page("cpp/index.html", "C++ and C", "\n".join(body), "Reference", "C++")

@@ -119,9 +119,9 @@ def help_pages(data):
         for name in names:
             entry, anchor = data["names"][name], places[name, topic]
             body.append(f'<h2 id="{anchor}">{html.escape(name)}<a class="anchor" href="#{anchor}">#</a></h2>')
+            body += [_section(section) for section in entry["sections"] if section["topic"] == topic]
             if entry["aliases"]:
                 body.append(f'<p class="also">elsewhere: {html.escape(", ".join(entry["aliases"]))}</p>')
-            body += [_section(section) for section in entry["sections"] if section["topic"] == topic]
         pages.append(Page(f"help/{topic}.html", topic, "\n".join(body), "Help"))
         items = [f'<li><a href="{topic}.html#{places[name, topic]}">{html.escape(name)}</a></li>' for name in names]
         index.append(f'<h2 id="{topic}"><a href="{topic}.html">{html.escape(topic)}</a></h2><p>{_inline(summary)}</p>'

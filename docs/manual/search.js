@@ -37,13 +37,16 @@
     return score * weightOf(url);
   };
 
-  // The words around the first that was found, as nodes in which all of them are marked.
-  const excerpt = (text, words) => {
-    const lower = text.toLowerCase();
+  // The words around the first that was found, or the first of all below a heading that has what was asked for, as nodes
+  // in which all of them are marked. It begins and ends where words do.
+  const excerpt = (heading, text, words) => {
+    const lower = text.toLowerCase(), name = heading.toLowerCase();
     const places = words.map((word) => lower.indexOf(word)).filter((place) => place >= 0);
-    const from = places.length > 0 ? Math.max(0, Math.min(...places) - 60) : 0;
+    const inside = places.length > 0 && !words.every((word) => name.includes(word));
+    const from = inside ? text.lastIndexOf(" ", Math.max(0, Math.min(...places) - 60)) + 1 : 0;
+    const stop = text.indexOf(" ", from + 180);
     const span = document.createElement("span");
-    const part = (from > 0 ? "…" : "") + text.slice(from, from + 180) + (text.length > from + 180 ? "…" : "");
+    const part = (from > 0 ? "… " : "") + (stop < 0 ? text.slice(from) : text.slice(from, stop) + " …");
     const escaped = words.map((word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&"));
     for (const piece of part.split(new RegExp(`(${escaped.join("|")})`, "i"))) {
       const isWord = words.includes(piece.toLowerCase());
@@ -67,7 +70,7 @@
       link.href = root + record[0];
       const title = document.createElement("b");
       title.textContent = record[2] || record[1];
-      link.append(title, record[2] ? ` · ${record[1]}` : "", excerpt(record[3], words));
+      link.append(title, record[2] ? ` · ${record[1]}` : "", excerpt(title.textContent, record[3], words));
       found.append(link);
     }
     if (hits.length === 0) found.textContent = `Nothing in the manual has "${whole}".`;

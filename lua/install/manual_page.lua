@@ -60,7 +60,8 @@ local page = table.concat({
   ".SH ENVIRONMENT\n" .. variables(environment),
   ".SH EXIT STATUS\n.TP\n.B 0\nall went well\n.TP\n.B 1\nan error: a sentence and, of a script, where it was\n" ..
     ".TP\n.B 2\na wrong command line\n.TP\n.B 130\ninterrupted",
-  ".SH SEE ALSO\nThe functions of libcauseway are in causeway.h; the Python module is called causeway.",
+  ".SH SEE ALSO\nThe manual as pages is installed in share/doc/causeway/html. " ..
+    "The functions of libcauseway are in causeway.h; the Python module is called causeway.",
 }, "\n") .. "\n"
 local file = assert(io.open(path, "w"))
 assert(file:write(page))

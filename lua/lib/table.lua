@@ -446,7 +446,7 @@ function Table:html()
     out[#out + 1] = line("td", function(column) return cell_html(column, row) end)
   end
   out[#out + 1] = "</tbody></table>"
-  if self.note then out[#out + 1] = "<p>" .. escaped(self.note) .. "</p>" end
+  if self.note then out[#out + 1] = "<p>" .. escaped(self.note):gsub("\n", "<br>\n") .. "</p>" end
   out[#out + 1] = "</div>"
   return table.concat(out, "\n")
 end

@@ -39,6 +39,9 @@ assert formula.inline("see log_decay, x_i and a.b_c") == (
 assert formula.inline("a < b & c") == "a &lt; b &amp; c"
 assert formula.is_formula("O = (B Cᵀ ⊙ M) V") and not formula.is_formula("./lab test   # ≤ an hour")
 assert not formula.is_formula("o = linear_attention(q, k, v)")
+# What wide blanks part may stand below each other, what brackets hold may not.
+assert formula.block_html("a = b,    c(x,  y)\nd") == '<div class="formula"><div class="parts">' + "".join(
+    formula.to_mathml(part, block=True) for part in ("a = b,", "c(x,  y)")) + "</div>" + formula.to_mathml("d", block=True) + "</div>"
 
 # Every block of the proofs that is a formula is well formed.
 root = Path(sys.argv[1]).parents[1]

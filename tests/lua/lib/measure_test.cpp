@@ -89,6 +89,8 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][ta
           " n");
     CHECK(lua("t = text_table({N = {1, 2}, time = tensor{3, 4}}) return t:csv()") == "N,time\n1,3\n2,4\n");
     CHECK(lua("text_table({N = 1})").find("rows: N is a number, expected a list of rows") != std::string::npos);
+    CHECK(lua("return text_table({{a = 1}}, {note = 'one\\ntwo'}):html()").find("<p>one<br>\ntwo</p>") !=
+          std::string::npos);
     CHECK(lua("return text_table({{a = 'x<y', b = 'l\\ni'}}):html()").find("<td>x&lt;y</td><td>l i</td>") !=
           std::string::npos);
     CHECK(lua("return text_table({{a = 'x,\"y\"', b = 0.1}, {a = 1/3, b = 0/0}}):csv()") ==
