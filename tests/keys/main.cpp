@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -280,11 +281,16 @@ int main(int argc, char** argv) {
         if (word == "--seconds") request.seconds = value();
         else if (word == "--sequences") request.sequences = value();
         else if (word == "--seed") request.seed = static_cast<unsigned>(value());
-        else request.program = word;
+        else request.program = std::filesystem::absolute(word);  // which runs in a folder of its own
     }
     if (request.program.empty()) {
         std::fprintf(stderr, "causeway-keys: expected a program whose shell is typed to, as in build/causeway\n");
         return 2;
     }
-    return causeway::testing::run(request);
+    try {
+        return causeway::testing::run(request);
+    } catch (const std::exception& error) {
+        std::fprintf(stderr, "causeway-keys: %s: %s\n", request.program.c_str(), error.what());
+        return 2;
+    }
 }
