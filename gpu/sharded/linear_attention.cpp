@@ -91,8 +91,10 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(n.state_shape);
         plain.return_state = true;
         plain.stream = o.stream;
-        const ShardedCausalResult result = causal_linear_attention_sharded(q, k, v, plain, sharding);
-        return {{result.O, result.state, {}}, result.report};
+        ShardedCausalResult result = causal_linear_attention_sharded(q, k, v, plain, sharding);
+        ShardedLinearResult out;
+        out.O = result.O, out.state = result.state, out.report = std::move(result.report);
+        return out;
     }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
     const Starts starts = causeway::sharded::starts_of(sharding, n.N, p, unit);
@@ -126,8 +128,12 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
-    return {{O, states.after, {}},
-            sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program)};
+    // Not in nested braces: g++ 12 destroys what stands in the first of them twice where what comes after it throws.
+    ShardedLinearResult out;
+    out.report =
+        sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
+    out.O = O, out.state = states.after;
+    return out;
 }
 
 ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
