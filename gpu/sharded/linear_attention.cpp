@@ -67,10 +67,14 @@ private:
 constexpr const char* several = "a call on several GPUs";
 
 // Parts of equal lengths, or such that ranks finish together that wait for the states of others in a ring.
-Starts causal_starts(const causeway::exact::Dimensions& n, int p, const std::string& exchange,
-                     const Sharding& sharding) {
+Starts causal_starts(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p,
+                     const std::string& exchange, const Sharding& sharding) {
     if (exchange != "ring" || !sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
-    return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * n.heads);
+    Index kept = 0;
+    for (Index h = 0; h < n.heads; ++h)
+        kept +=
+            sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
+    return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept);
 }
 
 }  // namespace
@@ -164,7 +168,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
     const std::string exchange = exchange_of(sharding);
-    const Starts starts = causal_starts(n, p, exchange, sharding);
+    const Starts starts = causal_starts(n, gamma, p, exchange, sharding);
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
     const States states(o.state, state_shape, o.stream);
