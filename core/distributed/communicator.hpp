@@ -81,6 +81,9 @@ public:
     // Counts one such operation, of n elements of T of every rank.
     template <class T>
     void count_gather(Index n);
+    // Waits for what this rank has queued, where what it computes and its messages only are. Ends with a rank that
+    // fails.
+    virtual void finish_queued() {}
     // The same ranks for messages in the memory of the CPU, where this one's are elsewhere.
     virtual Communicator& host() { return *this; }
     // Memory that messages of this engine are sent from and received in; null: any is.

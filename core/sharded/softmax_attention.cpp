@@ -385,7 +385,7 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute);
     const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, o, in_q, in_k, in_v, report)
                                                 : forward_of<float>(team, sharding, c, o, in_q, in_k, in_v, report);
-    return {{out.O.to(c.dtype), attention::log_sum_exp(out.m, out.l)}, report};
+    return {{out.O.to(c.dtype), attention::log_sum_exp(out.m, out.l)}, std::move(report)};
 }
 
 ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
@@ -414,7 +414,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
         return gradient_of<T>(team, sharding, c, o, in_q, in_k, in_v, in_dO, given, report);
     };
     const SoftmaxGradient g = c.compute == DType::f64 ? compute(double{}) : compute(float{});
-    return {{g.dq.to(c.dtype), g.dk.to(c.dtype), g.dv.to(c.dtype)}, report};
+    return {{g.dq.to(c.dtype), g.dk.to(c.dtype), g.dv.to(c.dtype)}, std::move(report)};
 }
 
 }  // namespace causeway

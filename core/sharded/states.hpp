@@ -62,7 +62,7 @@ struct Route {
 using Stops = std::span<const Stop>;
 
 // What a rank computes with its tokens of some states at once; they lie one after the other, each S [d_k, d_v], in
-// memory of the communicator's: on a GPU all functions but forgets() only queue.
+// memory of the communicator's: on a GPU all functions but forgets() and remains() only queue.
 template <class T>
 class Part {
 public:
@@ -87,6 +87,9 @@ public:
     virtual std::vector<char> corrects(Stops stops, T* /*S*/, const T* /*B*/) {
         return std::vector<char>(stops.size());
     }
+    // What corrects could not say yet as it only queued: where A S + B is not B after all, of all stops, asked once,
+    // after the last corrects. There S was left, and what was computed does not count.
+    virtual std::vector<char> remains(Stops stops) { return std::vector<char>(stops.size()); }
 
     virtual Work run_work(Index i) const = 0;      // of runs, for state i
     virtual Work advance_work(Index i) const = 0;  // of advances
@@ -597,7 +600,11 @@ Exchange ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part,
             });
     }
     for (Transfer& t : sent) t.wait();
-    if (!comm.dry() && forgotten.any()) go_round(comm, z, part, states.data(), stays);
+    if (comm.dry() || !forgotten.any()) return Exchange::ring;
+    comm.finish_queued();
+    const std::vector<char> late = part.remains(z.stops);
+    for (std::size_t k = 0; k < stays.size(); ++k) stays[k] = stays[k] != 0 || late[k] != 0;
+    go_round(comm, z, part, states.data(), stays);
     return Exchange::ring;
 }
 

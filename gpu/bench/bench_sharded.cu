@@ -202,8 +202,14 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
         for (std::size_t i = 0; i < cases().size(); ++i) {
             const Case& c = cases()[i];
             if (!wanted(c.name, word)) continue;
+            // Heads that no rank forgets, as far as that is known before the call.
             const std::vector<double>& gamma = c.gate == 1 ? alibi : retnet;
-            const Starts starts = gpu::sharded::waiting_starts(N, p, 64, heads, c.causal ? heads : 0);  // as the calls
+            Index kept = 0;
+            for (Index h = 0; h < heads && c.causal; ++h) {
+                const double decay = c.gates == 0 ? 1 : gamma[static_cast<std::size_t>(h)];
+                kept += gpu::sharded::CausalTokens::reach_of(decay, N / p / 4) < 0;
+            }
+            const Starts starts = gpu::sharded::waiting_starts(N, p, 64, heads, kept);
             const Index first = starts[r], tokens = starts[r + 1] - first;
             const Strides s = contiguous(heads, N, width);
             const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };

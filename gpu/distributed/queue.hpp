@@ -48,8 +48,8 @@ private:
 
 // As NcclCommunicator, but everything is queued: a message goes when the kernels before it on the stream have run, and
 // to wait for one is to let the kernels that are queued afterwards wait. So a text that sends, waits and computes is
-// carried out by the GPU alone. The CPU waits in barrier() and settle(), and for the CPU of the sender to have queued
-// what is received. All memory is the device's.
+// carried out by the GPU alone. The CPU waits in barrier(), finish_queued() and settle(), and for the CPU of the sender
+// to have queued what is received. All memory is the device's.
 class QueuedCommunicator final : public NcclCommunicator {
 public:
     // The rank of a team that runs; of one rank one at a time.
@@ -59,6 +59,7 @@ public:
     const Stream& stream() { return *mine().kernels; }
     void barrier() override;
     void start() override;
+    void finish_queued() override { wait_for(stream()); }
     distributed::Communicator& host() override { return board_; }
     std::shared_ptr<void> allocate(distributed::Held, std::size_t bytes) override {
         return NcclCommunicator::allocate(distributed::Held::shard, bytes);

@@ -67,10 +67,14 @@ private:
 constexpr const char* several = "a call on several GPUs";
 
 // Parts of equal lengths, or such that ranks finish together that wait for the states of others in a ring.
-Starts causal_starts(const causeway::exact::Dimensions& n, int p, const std::string& exchange,
-                     const Sharding& sharding) {
+Starts causal_starts(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p,
+                     const std::string& exchange, const Sharding& sharding) {
     if (exchange != "ring" || !sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
-    return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * n.heads);
+    Index kept = 0;
+    for (Index h = 0; h < n.heads; ++h)
+        kept +=
+            sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
+    return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept);
 }
 
 }  // namespace
@@ -91,8 +95,10 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(n.state_shape);
         plain.return_state = true;
         plain.stream = o.stream;
-        const ShardedCausalResult result = causal_linear_attention_sharded(q, k, v, plain, sharding);
-        return {{result.O, result.state, {}}, result.report};
+        ShardedCausalResult result = causal_linear_attention_sharded(q, k, v, plain, sharding);
+        ShardedLinearResult out;
+        out.O = result.O, out.state = result.state, out.report = std::move(result.report);
+        return out;
     }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
     const Starts starts = causeway::sharded::starts_of(sharding, n.N, p, unit);
@@ -126,8 +132,12 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
-    return {{O, states.after, {}},
-            sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program)};
+    // Not in nested braces: g++ 12 destroys what stands in the first of them twice where what comes after it throws.
+    ShardedLinearResult out;
+    out.report =
+        sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
+    out.O = O, out.state = states.after;
+    return out;
 }
 
 ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
@@ -158,7 +168,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
     const std::string exchange = exchange_of(sharding);
-    const Starts starts = causal_starts(n, p, exchange, sharding);
+    const Starts starts = causal_starts(n, gamma, p, exchange, sharding);
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
     const States states(o.state, state_shape, o.stream);

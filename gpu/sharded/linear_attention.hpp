@@ -18,8 +18,9 @@ struct ShardedCausalResult : CausalResult {
 // linear_attention with the tokens spread over sharding.shards GPUs of this process, as linear_attention_sharded of
 // core does it over threads (core/sharded/states.hpp), by the kernels of one GPU. The tensors are on the current GPU,
 // which is one of them; the others get copies of their parts from it, and the report leaves out what that takes. Heads
-// that forget are waited for as others are. Messages travel by NCCL, and no GPU waits for a CPU in between. Throws
-// Error naming the argument; OutOfMemory; a GPU that fails ends all.
+// that forget are not waited for; where what came is not forgotten, or no number, the head is computed once more from
+// it. Messages travel by NCCL, and no GPU waits for a CPU before that is known. Throws Error naming the argument;
+// OutOfMemory; a GPU that fails ends all.
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&,
                                              const Sharding&);
 

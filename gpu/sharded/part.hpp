@@ -3,7 +3,9 @@
 
 #include <algorithm>
 
+#include "core/sharded/before.hpp"
 #include "core/sharded/states.hpp"
+#include "gpu/base/buffer.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/sharded/maps.hpp"
 #include "gpu/sharded/tokens.hpp"
@@ -52,8 +54,7 @@ public:
                    tokens_.stream());
     }
 
-    // No: nothing here looks whether the state that came is too large to be forgotten, or no number.
-    bool may_forget() const override { return false; }
+    bool may_forget() const override { return true; }
     // A head counts as one that forgets where that takes a small share of the part.
     std::vector<char> forgets(Stops stops) override {
         reach_ = tokens_.reach(tokens_.length() / 4);
@@ -66,9 +67,38 @@ public:
         clear(S, static_cast<Index>(stops.size()) * size());
         tokens_.outputs(states(stops), all(), S);
     }
+    // The first tokens once more, and a look at what they leave of S: where it is nothing beside the state after them,
+    // all later tokens see no more of it than of how that state is rounded. remains() says where it is more.
     std::vector<char> corrects(Stops stops, float* S, const float*) override {
-        each_group(stops, [&](Span of, std::int64_t n, Index before) { tokens_.outputs(of, {0, n}, S + before); });
+        if (!seen_.data()) {
+            seen_ = Buffer(static_cast<std::size_t>(tokens_.states()) * sizeof(std::int32_t), tokens_.stream());
+            check(cudaMemsetAsync(seen_.data(), 0, seen_.bytes(), tokens_.stream()), "looking at states");
+        }
+        each_group(stops, [&](Span of, std::int64_t n, Index before) {
+            const auto copied = [&] {
+                Buffer x(static_cast<std::size_t>(of.n * size()) * sizeof(float), tokens_.stream());
+                copy(S + before, of.n * size(), x.template as<float>());
+                return x;
+            };
+            const Buffer after = copied(), left = copied();
+            tokens_.outputs(of, {0, n}, after.template as<float>());
+            tokens_.leave(of, n, left.template as<float>());
+            find_seen(of.n, static_cast<int>(tokens_.rows()), static_cast<int>(tokens_.columns()),
+                      tokens_.carry() > tokens_.rows(), static_cast<float>(causeway::sharded::unseen<float>),
+                      left.template as<float>(), after.template as<float>(), seen_.as<std::int32_t>() + of.first,
+                      tokens_.stream());
+        });
         return std::vector<char>(stops.size());
+    }
+    std::vector<char> remains(Stops stops) override {
+        std::vector<char> out(stops.size());
+        if (!seen_.data()) return out;
+        std::vector<std::int32_t> seen(static_cast<std::size_t>(tokens_.states()));
+        check(cudaMemcpyAsync(seen.data(), seen_.data(), seen_.bytes(), cudaMemcpyDeviceToHost, tokens_.stream()),
+              "looking at states");
+        check(cudaStreamSynchronize(tokens_.stream()), "looking at states");
+        for (std::size_t k = 0; k < out.size(); ++k) out[k] = seen[static_cast<std::size_t>(stops[k].state)] != 0;
+        return out;
     }
 
     // A GPU's time is measured, not modelled.
@@ -108,6 +138,7 @@ protected:
     const float* first_states_;
     float* last_states_;
     std::vector<std::int64_t> reach_;
+    Buffer seen_;  // of every state, whether something of it was seen after the first tokens
 };
 
 }  // namespace causeway::gpu::sharded

@@ -7,7 +7,6 @@
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gated/registry.hpp"
-#include "gpu/kit/limits.hpp"
 #include "gpu/sharded/maps.hpp"
 
 namespace causeway::gpu::sharded {
@@ -93,19 +92,32 @@ void GatedTokens::map(Span states, float* A) {
         if (args_.g) multiply_gates({args_.g + states.first * N_ * args_.gates, states.n, N_, args_.gates}, A, stream_);
         return;
     }
-    // What the rule makes of the unit matrix with values of zero.
+    // What the rule makes of the unit matrix.
     make_unit(A, states.n, args_.dk, stream_);
+    without_values(states, N_, args_.dk, A);
+}
+
+void GatedTokens::leave(Span states, int64_t n, float* S) {
+    // With gates a head not by the kernels, which themselves leave out what gates make small.
+    if (args_.gates > 1) return without_values(states, n, args_.dv, S);
+    each_block(states, [&](const Block& block, int64_t before) {
+        const GatedArgs a = cut(block);
+        leave_of_heads({block.count(), block.heads, N_, n, a.g, a.beta, a.k, a.type, a.k_stride}, a.dk, a.dv,
+                       S + before * elements(), stream_);
+    });
+}
+
+void GatedTokens::without_values(Span states, int64_t n, int columns, float* S) {
     each_block(states, [&](const Block& block, int64_t before) {
         GatedArgs a = cut(block);
-        const int64_t each = std::min(hidden_tokens, N_);
-        const Buffer zeros(static_cast<std::size_t>(block.count() * each * a.dk * bytes_of(a.type)), stream_);
+        const int64_t each = std::min(hidden_tokens, n);
+        const Buffer zeros(static_cast<std::size_t>(block.count() * each * columns * bytes_of(a.type)), stream_);
         check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "making values of zero");
-        for (int64_t t = 0; t < N_; t += each) {
-            const Span tokens{t, std::min(each, N_ - t)};
-            a.dv = a.dk;
-            a.v_stride = contiguous(block.heads, each, a.dk);
+        a.dv = columns;
+        a.v_stride = contiguous(block.heads, each, columns);
+        for (int64_t t = 0; t < n; t += each) {
             a.v = moved(static_cast<const void*>(zeros.data()), a.type, a.v_stride, 0, 0, -t);  // read from token t on
-            run(a, tokens, A + before * carry(), true);
+            run(a, {t, std::min(each, n - t)}, S + before * a.dk * columns, true);
         }
     });
 }
@@ -157,8 +169,18 @@ void CausalTokens::map(Span states, float* A) {
           "copying the decays");
 }
 
+void CausalTokens::leave(Span states, int64_t n, float* S) {
+    std::vector<float> halves;  // of the tokens: γ^n itself may be 0 in Float32 where γ^n S is not
+    for (int64_t i = states.first; i < states.first + states.n; ++i)
+        halves.push_back(static_cast<float>(std::pow(args_.decay_of(i % heads_), static_cast<double>(n) / 2)));
+    const Buffer A(halves.size() * sizeof(float), stream_);
+    check(cudaMemcpyAsync(A.data(), halves.data(), A.bytes(), cudaMemcpyHostToDevice, stream_), "copying the decays");
+    for (int half = 0; half < 2; ++half)
+        apply_maps(states.n, args_.r, args_.d, 1, A.as<float>(), nullptr, S, S, stream_);
+}
+
 int64_t CausalTokens::reach_of(double gamma, int64_t most) {
-    const double n = gamma < 1 ? std::ceil(limits::unseen_weight_bits / -std::log2(gamma)) : INFINITY;
+    const double n = gamma < 1 ? std::ceil(forgotten_bits / -std::log2(gamma)) : INFINITY;
     return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
 }
 

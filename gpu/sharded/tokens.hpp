@@ -40,8 +40,10 @@ public:
     // S alone.
     void advance(Span states, Span tokens, float* S);
     virtual void map(Span states, float* A) = 0;
-    // Of every state the tokens after which nothing is left of what was before them, -1: more than `most`; may wait for
-    // the stream. None: nothing is forgotten.
+    // S <- A S, what the first n tokens leave of it, or numbers that are not smaller.
+    virtual void leave(Span states, std::int64_t n, float* S) = 0;
+    // Of every state the tokens whose gates together leave less than 2^-forgotten_bits of what was before them, -1:
+    // more than `most`; may wait for the stream. None: nothing is forgotten.
     virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
 
 protected:
@@ -88,6 +90,7 @@ public:
         return args_.beta ? std::int64_t{args_.dk} * args_.dk : args_.g ? args_.gates : 0;
     }
     void map(Span states, float* A) override;
+    void leave(Span states, std::int64_t n, float* S) override;
     std::vector<std::int64_t> reach(std::int64_t most) override;
 
 protected:
@@ -95,6 +98,8 @@ protected:
     GatedArgs cut(const Block&) const;  // all tokens of these heads
 
 private:
+    // S [states, dk, columns] after the first n tokens with values of zero.
+    void without_values(Span states, std::int64_t n, int columns, float* S);
     void run(GatedArgs a, Span tokens, float* S, bool hidden);
 
     GatedArgs args_;
@@ -105,13 +110,14 @@ private:
 class CausalTokens final : public Tokens {
 public:
     CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream);
-    // Tokens after which a decay leaves nothing to be seen; -1: more than `most`.
+    // Tokens after which a decay leaves less than 2^-forgotten_bits; -1: more than `most`.
     static std::int64_t reach_of(double gamma, std::int64_t most);
 
     std::int64_t rows() const override { return args_.r; }
     std::int64_t columns() const override { return args_.d; }
     std::int64_t carry() const override { return args_.gamma ? 1 : 0; }
     void map(Span states, float* A) override;
+    void leave(Span states, std::int64_t n, float* S) override;
     std::vector<std::int64_t> reach(std::int64_t most) override;
 
 protected:

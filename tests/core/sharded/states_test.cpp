@@ -4,6 +4,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 
 #include "core/distributed/threads.hpp"
 #include "core/sharded/route.hpp"
@@ -14,10 +15,11 @@ namespace {
 
 using sharded::Stops;
 
-// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is.
+// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is. late: it says that it is not when
+// it is asked for all that remains, not at once.
 struct Rank {
     std::vector<double> a, b;
-    std::vector<char> forgets;
+    std::vector<char> forgets, late;
 };
 
 // What a rank saw before its tokens of each state.
@@ -63,10 +65,16 @@ public:
     std::vector<char> corrects(Stops stops, double* S, const double* B) override {
         std::vector<char> stays;
         each(stops, [&](std::size_t i, std::size_t k) {
-            stays.push_back(rank_.a[i] != 0);
+            stays.push_back(rank_.a[i] != 0 && !rank_.late[i]);
+            if (rank_.a[i] != 0 && rank_.late[i]) remain_.insert(i);
             seen[i] = fresh_runs[i] == 1 && B[k] == rank_.b[i] && rank_.a[i] == 0 ? S[k] : NAN;
         });
         return stays;
+    }
+    std::vector<char> remains(Stops stops) override {
+        std::vector<char> out;
+        each(stops, [&](std::size_t i, std::size_t) { out.push_back(remain_.contains(i)); });
+        return out;
     }
     sharded::Work run_work(Index) const override { return {}; }
     sharded::Work advance_work(Index) const override { return {}; }
@@ -80,6 +88,7 @@ private:
     std::vector<double>& last_;
     bool may_forget_;
     std::map<std::size_t, int> fresh_runs;
+    std::set<std::size_t> remain_;
 
 public:
     std::vector<double> seen;
@@ -112,6 +121,7 @@ TEST_CASE("states arrive where heads forget on some ranks", "[sharded]") {
                 rank.a.push_back(draw(2) ? 0 : 1 + static_cast<double>(draw(3)));
                 rank.b.push_back(static_cast<double>(draw(100)));
                 rank.forgets.push_back(rank.a.back() == 0 || draw(4) == 0);
+                rank.late.push_back(draw(2) == 0);
             }
         // A rank without tokens of a sequence leaves its state as it is.
         for (int r = 0; r < p; ++r)
