@@ -89,9 +89,16 @@ Maps maps_of(const GatedGradArgs& a, const Plan& plan, unsigned char* workspace)
     const auto map = [&](const void* data, int width, Strides s) {
         return tensor_map(data, in.type, in.B, s.head == 0 ? 1 : in.H, in.N, width, s, 64, C);
     };
-    Maps m{map(in.q, in.dk, in.q_stride), map(in.k, in.dk, in.k_stride), map(in.v, in.dv, in.v_stride),
-           map(a.dO, in.dv, in.o_stride), map(a.dq, in.dk, a.of_dq()),   map(a.dk, in.dk, a.of_dk()),
-           map(a.dv, in.dv, in.v_stride)};
+    Maps m{map(in.q, in.dk, in.q_stride),
+           map(in.k, in.dk, in.k_stride),
+           map(in.v, in.dv, in.v_stride),
+           map(a.dO, in.dv, in.o_stride),
+           map(a.dq, in.dk, a.of_dq()),
+           map(a.dk, in.dk, a.of_dk()),
+           map(a.dv, in.dv, in.v_stride),
+           {},
+           {},
+           {}};
     const auto place = [&](const Square& x, const CUtensorMap& otherwise, int width) {
         return x.in_workspace ? map(workspace + x.at, width, contiguous(in.H, in.N, width)) : otherwise;
     };
