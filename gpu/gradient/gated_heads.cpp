@@ -17,9 +17,8 @@ using std::int64_t;
 using namespace gated_heads;
 
 constexpr const char* name = "gated_gradient";
-constexpr int64_t tiles_of_part = 512;    // states of a block of columns, of all heads together
-constexpr int64_t parts_of_boundary = 2;  // from one state that is kept in Float32 to the next
-constexpr int64_t rounds = 2;             // what is prepared of the second one is prepared beside the first sweep
+constexpr int64_t tiles_of_part = 512;  // states of a block of columns, of all heads together
+constexpr int64_t rounds = 2;           // what is prepared of the second one is prepared beside the first sweep
 
 // Where 64 columns of each token lie between the kernels.
 struct Square {
@@ -30,7 +29,7 @@ struct Square {
 // How many chunks are taken at once, and what lies where in the workspace.
 struct Plan {
     gated::Call call;
-    int64_t chunks, each, every, parts;  // each: of a part; every: chunks from one state that is kept to the next
+    int64_t chunks, each, parts;  // each: of a part
     int blocks;
     int64_t state, raw;
     std::size_t bytes = 0;
@@ -43,7 +42,6 @@ struct Plan {
         chunks = (call.N + C - 1) / C;
         const auto balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(chunks) / 4));
         each = std::max({tiles_of_part / blocks / std::max<int64_t>(call.all_heads, 1), balanced, int64_t{2}});
-        every = parts_of_boundary * each;
         parts = (chunks + each - 1) / each;
         state = call.all_heads * call.dk * call.dv;
         raw = call.all_heads * blocks * raw_floats;
@@ -59,7 +57,7 @@ struct Plan {
         not_finite = take(4);
         given = take(state * 4);
         walks = bytes;
-        boundaries = take(chunks > 0 ? (chunks - 1) / every * raw * 4 : 0);
+        boundaries = take(std::max<int64_t>(parts - 1, 0) * call.all_heads * blocks * raw_words * 4);
         between = take(raw * 4);
         gates = take(call.all_heads * chunks * gates_bytes);
         for (int i = 0; i < 2; ++i) {
@@ -150,7 +148,7 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     all.dO_step = step(in.o_stride);
     all.P_column = plan.P_in_dk() ? C : 0;
     all.gates = at + plan.gates;
-    all.boundaries = floats(plan.boundaries), all.every = static_cast<int>(plan.every);
+    all.boundaries = reinterpret_cast<std::uint32_t*>(at + plan.boundaries), all.every = static_cast<int>(plan.each);
     all.between = floats(plan.between);
     all.dg = a.dg, all.dbeta = a.dbeta, all.dstate_in = given, all.dstate_out = a.dstate;
     all.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
@@ -160,7 +158,7 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
         return p;
     };
     // What is prepared of the next chunks is prepared beside the sweep over these.
-    const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.every - 1) / plan.every * plan.every;
+    const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.each - 1) / plan.each * plan.each;
     for (int64_t first = 0; first < plan.chunks; first += round) {
         Part p = chunks_from(first, round);
         if (first == 0) launch_prepare(maps, p, stream);
@@ -180,10 +178,18 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
         p.beside = is_beside;
         launch_finish(maps, p, stream);
     };
-    // A part is finished beside the sweep over the one before it.
+    // A part is finished beside the sweeps over the one before it. Sweeps that take most of the device would leave no
+    // room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones begin first.
+    const bool finish_first = 2 * plan.call.all_heads * plan.blocks > device().multiprocessors * 3 / 4;
     for (int64_t i = plan.parts - 1; i >= 0; --i) {
-        launch_backward(maps, part(i), stream);
-        if (i + 1 < plan.parts) finish(i + 1, true);
+        const bool more = i + 1 < plan.parts;
+        if (more && finish_first) finish(i + 1, false);
+        Part p = part(i);
+        p.beside = more && finish_first;
+        launch_backward(maps, p, stream);
+        p.beside = true;
+        launch_again(maps, p, stream);
+        if (more && !finish_first) finish(i + 1, true);
     }
     finish(0, false);
     gradient::Walks walks{};

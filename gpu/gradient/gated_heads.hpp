@@ -15,7 +15,7 @@ namespace causeway::gpu {
 bool gated_heads_gradient_takes(const GatedGradArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: the states of a part of the tokens and their
-// gradients, for two parts, and a state of every head for each two such parts.
+// gradients, for two parts, and the state of every head before each part.
 std::size_t gated_heads_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no

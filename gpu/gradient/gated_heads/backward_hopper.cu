@@ -1,6 +1,4 @@
-// The gradient of the state, chunk after chunk, the last one first; and beside it, by a second warpgroup, the states
-// before these chunks once more. README.md has the letters.
-#include "gpu/gradient/gated_heads/again.cuh"
+// The gradient of the state, chunk after chunk, the last one first. README.md has the letters.
 #include "gpu/gradient/gated_heads/sweep.cuh"
 #include "gpu/kit/pipeline.cuh"
 
@@ -9,8 +7,7 @@ namespace causeway::gpu::gated_heads {
 namespace {
 
 constexpr uint32_t stages = 2;
-// The third warpgroup loads. A thread starts with 168 registers; 240 + 168 + 40 = 448 of the 3 · 168 = 504 are used.
-constexpr int backward_threads = 3 * barriers::warpgroup;
+constexpr int backward_threads = barriers::warpgroup + 32;  // one warp loads
 
 struct BackwardShared {
     struct alignas(limits::swizzle_atom) Stage {
@@ -18,7 +15,6 @@ struct BackwardShared {
         ChunkGates gates;
     } stage[stages];
     Tile S[2], X;  // E and dX on their way to memory
-    AgainShared again;
     PipelineBarriers<stages> barriers;
 };
 static_assert(sizeof(BackwardShared) <= limits::max_shared_bytes);
@@ -138,27 +134,24 @@ __global__ __launch_bounds__(backward_threads, 1) void gated_heads_backward(cons
     ptx::griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
         pipe.init(1, 4);
-        for (uint64_t& x : s.again.full) ptx::mbarrier_init(ptx::shared_address(&x), 1);
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    if (threadIdx.x < barriers::warpgroup) {
-        ptx::reg_alloc<240>();
-        Backward{s, maps, p, at, pipe}.run();
-    } else if (threadIdx.x < 2 * barriers::warpgroup) {
-        Again{s.again, maps, p, at}.run();
-    } else {
-        ptx::reg_dealloc<40>();
-        if (threadIdx.x == 2 * barriers::warpgroup) load(pipe, maps, p, at);
+    if (threadIdx.x >= barriers::warpgroup) {
+        if (threadIdx.x > barriers::warpgroup) return;
+        load(pipe, maps, p, at);
+        if (p.beside && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
+        return;
     }
+    Backward{s, maps, p, at, pipe}.run();
 }
 
 }  // namespace
 
 void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream) {
     launch(gated_heads_backward, "launching gated_heads_backward",
-           dim3(static_cast<unsigned>(p.call.all_heads * p.blocks)), backward_threads, sizeof(BackwardShared), 1, false,
-           stream, maps, p);
+           dim3(static_cast<unsigned>(p.call.all_heads * p.blocks)), backward_threads, sizeof(BackwardShared), 1,
+           p.beside, stream, maps, p);
 }
 
 }  // namespace causeway::gpu::gated_heads

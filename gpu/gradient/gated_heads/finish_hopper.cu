@@ -390,6 +390,7 @@ __global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __
                                                                         const __grid_constant__ Part p) {
     extern __shared__ __align__(1024) unsigned char shared[];
     FinishShared& s = *reinterpret_cast<FinishShared*>(shared);
+    ptx::griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
         for (uint64_t* x : {&s.inputs, &s.state, &s.after}) ptx::mbarrier_init(ptx::shared_address(x), 1);
         ptx::fence_mbarrier_init();

@@ -98,14 +98,15 @@ struct Forward {
     }
     __device__ __forceinline__ void run() {
         if (p.first == 0) state.load(p, at, p.call.state);
-        else state.load_raw(boundary(p, at, p.first));
+        else state.load_raw(p.between + blockIdx.x * raw_floats);
         state.pack_state();
         for (int c = 0; c < p.chunks; ++c) {
             step(c);
             const int next = p.first + c + 1;
-            if (next % p.every == 0 && next < p.all_chunks) state.store_raw(boundary(p, at, next));
+            if (next % p.every == 0 && next < p.all_chunks) state.store_packed(boundary(p, next));
         }
         record(p.chunks);
+        if (!p.is_last()) state.store_raw(p.between + blockIdx.x * raw_floats);
         if (p.is_last() && !are_finite(state.s)) *p.not_finite = 1;
         if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();
     }

@@ -29,8 +29,8 @@ __device__ __forceinline__ const unsigned char* gates_of(const Part& p, const Pl
     return p.gates + (at.bh * p.all_chunks + p.first + c) * gates_bytes;
 }
 // The state before a chunk, for which it is kept.
-__device__ __forceinline__ float* boundary(const Part& p, const Place& at, int chunk) {
-    return p.boundaries + ((chunk / p.every - 1) * p.call.all_heads * p.blocks + blockIdx.x) * raw_floats;
+__device__ __forceinline__ uint32_t* boundary(const Part& p, int chunk) {
+    return p.boundaries + ((chunk / p.every - 1) * p.call.all_heads * p.blocks + blockIdx.x) * raw_words;
 }
 
 // Sᵀ as an accumulator of 64×128, and the same as operand A.
@@ -72,6 +72,19 @@ struct State {
     __device__ __forceinline__ void store_raw(float* to) const {
 #pragma unroll
         for (int i = 0; i < 64; ++i) to[i * barriers::warpgroup + threadIdx.x % barriers::warpgroup] = s[i];
+    }
+
+    // As it was packed.
+    __device__ __forceinline__ void load_packed(const uint32_t* from) {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+            const float2 x = unpack(E{}, from[i * barriers::warpgroup + threadIdx.x % barriers::warpgroup]);
+            s[2 * i] = x.x, s[2 * i + 1] = x.y;
+        }
+    }
+    __device__ __forceinline__ void store_packed(uint32_t* to) const {
+#pragma unroll
+        for (int i = 0; i < 32; ++i) to[i * barriers::warpgroup + threadIdx.x % barriers::warpgroup] = a[i];
     }
 
     // Queues acc = Sᵀ · rowsᵀ, rows: the two tiles of k.

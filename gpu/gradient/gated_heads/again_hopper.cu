@@ -1,11 +1,11 @@
-// States once more, from U: by a warpgroup, with 64 columns of v. README.md has the letters.
-#pragma once
-
+// The states before the chunks of a part once more, from U. README.md has the letters.
 #include "gpu/gradient/gated_heads/sweep.cuh"
 
 namespace causeway::gpu::gated_heads {
 
-constexpr int again_stages = 2;
+namespace {
+
+constexpr int again_stages = 3;
 
 struct AgainShared {
     struct alignas(limits::swizzle_atom) Stage {
@@ -16,7 +16,7 @@ struct AgainShared {
     uint64_t full[again_stages];
 };
 
-// S ← a_last S + Kᵀ (b ⊙ U), from the last state that was kept.
+// S ← a_last S + Kᵀ (b ⊙ U), from the state before the part.
 struct Again {
     using Stage = AgainShared::Stage;
     AgainShared& s;
@@ -25,24 +25,24 @@ struct Again {
     const Place at;
     State state;
 
-    __device__ __forceinline__ bool leads() const { return threadIdx.x % barriers::warpgroup == 0; }
+    __device__ __forceinline__ bool leads() const { return threadIdx.x == 0; }
     __device__ __forceinline__ uint32_t full(int n) const { return ptx::shared_address(&s.full[n % again_stages]); }
-    // The n-th of the chunks, chunk c of the part, by one thread.
-    __device__ __forceinline__ void load(int n, int c) const {
+    // Chunk n of the part, by one thread.
+    __device__ __forceinline__ void load(int n) const {
         const uint32_t to = ptx::shared_address(&s.stage[n % again_stages]), bar = full(n);
-        const int token = (p.first + c) * C;
+        const int token = (p.first + n) * C;
         ptx::mbarrier_arrive_expect_tx(bar, 3 * tile_bytes + gates_bytes);
         for (int i = 0; i < 2; ++i)
             ptx::tma_load(to + i * tile_bytes, maps.k, bar, 64 * i, token, at.h * p.k_step, at.b, ptx::evict_normal);
         ptx::tma_load(to + offsetof(Stage, U), maps.U, bar, columns * at.block, token, at.h, at.b, ptx::evict_normal);
-        ptx::bulk_load(to + offsetof(Stage, gates), gates_of(p, at, c), gates_bytes, bar);
+        ptx::bulk_load(to + offsetof(Stage, gates), gates_of(p, at, n), gates_bytes, bar);
     }
     // The state before chunk c, to memory.
     __device__ __forceinline__ void record(int c) {
         state.pack_state();
         write_transposed(ptx::shared_address(s.S), state.a);
         ptx::fence_proxy_async();
-        ptx::named_barrier_sync(heads_again, barriers::warpgroup);
+        __syncthreads();
         if (!leads()) return;
         const int64_t tile = (at.bh * p.chunks + c) * p.blocks + at.block;
         ptx::bulk_store(p.S + tile * state_bytes, ptx::shared_address(s.S), state_bytes);
@@ -66,23 +66,44 @@ struct Again {
         ptx::hold(state.s);
     }
     __device__ __forceinline__ void run() {
-        const int from = p.first / p.every * p.every - p.first, steps = p.chunks - 1 - from;
+        const int steps = p.chunks - 1;
         if (leads()) {
-            for (int n = 0; n < min(again_stages, steps); ++n) load(n, from + n);
+            for (int n = 0; n < min(again_stages, steps); ++n) load(n);
         }
-        if (from + p.first == 0) state.load(p, at, p.call.state);
-        else state.load_raw(boundary(p, at, from + p.first));
+        if (p.first == 0) state.load(p, at, p.call.state);
+        else state.load_packed(boundary(p, p.first));
         for (int n = 0; n < steps; ++n) {
-            if (from + n >= 0) record(from + n);
+            record(n);
             step(n);
             // All have read the stage, and the state that was recorded has left.
             if (leads()) ptx::tma_store_wait_read<0>();
-            ptx::named_barrier_sync(heads_again, barriers::warpgroup);
-            if (leads() && n + again_stages < steps) load(n + again_stages, from + n + again_stages);
+            __syncthreads();
+            if (leads() && n + again_stages < steps) load(n + again_stages);
         }
         record(p.chunks - 1);
         if (leads()) ptx::tma_store_wait_read<0>();
+        if (p.beside && leads() && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
     }
 };
+
+__global__ __launch_bounds__(barriers::warpgroup, 1) void gated_heads_again(const __grid_constant__ Maps maps,
+                                                                            const __grid_constant__ Part p) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    AgainShared& s = *reinterpret_cast<AgainShared*>(shared);
+    ptx::griddepcontrol_launch_dependents();
+    if (threadIdx.x == 0) {
+        for (uint64_t& x : s.full) ptx::mbarrier_init(ptx::shared_address(&x), 1);
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    Again{s, maps, p, Place(p)}.run();
+}
+
+}  // namespace
+
+void launch_again(const Maps& maps, const Part& p, cudaStream_t stream) {
+    launch(gated_heads_again, "launching gated_heads_again", dim3(static_cast<unsigned>(p.call.all_heads * p.blocks)),
+           barriers::warpgroup, sizeof(AgainShared), 1, p.beside, stream, maps, p);
+}
 
 }  // namespace causeway::gpu::gated_heads
