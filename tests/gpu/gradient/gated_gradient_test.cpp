@@ -196,10 +196,14 @@ TEST_CASE("gradients of the delta rule with a gate per head on tensor cores: sma
                 gradient_agrees(other, DType::bf16, dk % 16 ? 0 : 8);
             }
         }
-        for (const bool state : {true, false}) {
-            GatedCase parts{update, 8, 16, 1, 1100, 24, 8, false, 0.05};
-            parts.state = state, parts.seed = ++seed;
-            gradient_agrees(parts, DType::bf16);
+        // Five parts, of sweeps that fill the device, and three of sweeps that leave room beside them.
+        const std::pair<Index, Index> heads_and_lengths[] = {{16, 1100}, {5, 1700}};
+        for (const auto& [heads, N] : heads_and_lengths) {
+            for (const bool state : {true, false}) {
+                GatedCase parts{update, 8, heads, 1, N, 24, 8, false, 0.05};
+                parts.state = state, parts.seed = ++seed;
+                gradient_agrees(parts, DType::bf16);
+            }
         }
     }
 }
