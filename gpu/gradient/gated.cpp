@@ -5,6 +5,7 @@
 
 #include "core/base/error.hpp"
 #include "gpu/gradient/gated_chunks.hpp"
+#include "gpu/gradient/gated_heads.hpp"
 #include "gpu/gradient/gated_hopper.hpp"
 
 namespace causeway::gpu {
@@ -55,12 +56,14 @@ void check(const GatedGradArgs& a) {
 
 std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
     gated::check(a.in, name);
+    if (gated_heads_gradient_takes(a)) return gated_heads_gradient_workspace(a);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient_workspace(a);
     return Plan(a.in).bytes();
 }
 
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     check(a);
+    if (gated_heads_gradient_takes(a)) return gated_heads_gradient(a, stream);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient(a, stream);
     const Plan plan(a.in);
     if (plan.empty()) return;

@@ -7,7 +7,7 @@ namespace causeway::gpu {
 
 // From dO [B, H · group, N, dv] (type and strides of o in `in`) and dstate to the gradients of all inputs. in.o is not
 // read; in.state is the state before the first token and is not changed (null: zeros). dq, dk, dv have the types of q,
-// k, v, and dv its strides.
+// k, v, and dv its strides; they overlap neither each other nor inputs.
 struct GatedGradArgs {
     GatedArgs in;
     const void* dO = nullptr;

@@ -495,8 +495,10 @@ TEST_CASE("GPU: a bad value stays where it belongs in the gradients of the gated
                         return std::map<std::string, Tensor>{
                             {"dq", d.dq.cpu()}, {"dk", d.dk.cpu()}, {"dv", d.dv.cpu()}};
                     };
-                    survey.run(std::string("gradient ") + update + (channels ? " channels " : " ") + described(type, n),
-                               call, gradient_inputs(type, n, 2, generator), delta ? of_delta : of_linear);
+                    for (const Index group : {1, 2})
+                        survey.run(std::string("gradient ") + update + (channels ? " channels " : " ") +
+                                       described(type, n) + (group > 1 ? ", heads that share keys" : ""),
+                                   call, gradient_inputs(type, n, group, generator), delta ? of_delta : of_linear);
                 }
             }
         }

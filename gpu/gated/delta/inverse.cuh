@@ -104,11 +104,12 @@ __device__ __forceinline__ void invert_diagonal(uint32_t to, uint32_t diagonal, 
 
 // Blocks (warp, warp) ... (warp + levels, warp) of T, i.e. down to the last row, into its tile. This column of blocks
 // of the inverse of I + A, from the diagonal down, is Y_w = X_w (w: this warp) and Y_i = -X_i Σ_{w<=m<i} A_im Y_m, X_i
-// the inverse of I + block i on the diagonal. Only what goes to the tile is multiplied by β of its column. All blocks
-// are held transposed. `put`: the tile, at this warp's columns.
-template <class E, int levels>
+// the inverse of I + block i on the diagonal. Only what goes to the tile is scaled: scaled(i, n, two elements) of block
+// (i, w). All blocks are held transposed: these are of column lane / 4, 8 further right where n is odd, and of the rows
+// 2 (lane % 4) and the next, 8 further down where n >= 2. `put`: the tile, at this warp's columns.
+template <class E, int levels, class F>
 __device__ __forceinline__ void write_columns(uint32_t put, uint32_t below, uint32_t inverse, int warp, int lane,
-                                              float beta0, float beta1) {
+                                              const F& scaled) {
     constexpr uint32_t block = sizeof(HalfBlock);
     const uint32_t rows = rows_of_block(lane), columns = columns_of_block(lane);
     const auto below_of = [&](uint32_t(&to)[4], int i, int m) {
@@ -123,9 +124,8 @@ __device__ __forceinline__ void write_columns(uint32_t put, uint32_t below, uint
     uint32_t out[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-        const float2 e = unpack(__half{}, done[i]);
-        const float by = i % 2 ? beta1 : beta0;
-        out[i] = pack(E{}, e.x * by, e.y * by);
+        const float2 e = scaled(warp, i, unpack(__half{}, done[i]));
+        out[i] = pack(E{}, e.x, e.y);
     }
     ptx::stmatrix_x4_trans(put + warp * 16 * 128, out[0], out[1], out[2], out[3]);
 #pragma unroll
@@ -142,29 +142,37 @@ __device__ __forceinline__ void write_columns(uint32_t put, uint32_t below, uint
         if (s + 1 < levels) ptx::ldmatrix_x4_trans(x, inverse + (warp + 2 + s) * block + rows);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const float by = i % 2 ? beta1 : beta0;
+            const float2 e = scaled(warp + 1 + s, i, float2{z[2 * i], z[2 * i + 1]});
             done[i] = pack(__half{}, z[2 * i], z[2 * i + 1]);
-            out[i] = pack(E{}, z[2 * i] * by, z[2 * i + 1] * by);
+            out[i] = pack(E{}, e.x, e.y);
         }
         ptx::stmatrix_x4_trans(put + (warp + 1 + s) * 16 * 128, out[0], out[1], out[2], out[3]);
     }
 }
 
-// T from A and the inverses of its diagonal blocks.
-template <class E>
-__device__ __forceinline__ void write_inverse(uint32_t tile, uint32_t gates, uint32_t below, uint32_t inverse, int warp,
-                                              int lane) {
+// The inverse of I + A, scaled, from A and the inverses of its diagonal blocks.
+template <class E, class F>
+__device__ __forceinline__ void write_inverse(uint32_t tile, uint32_t below, uint32_t inverse, int warp, int lane,
+                                              const F& scaled) {
+    const uint32_t put = tile + transposed_rows(warp, lane);
     const auto columns = [&](auto levels) {
-        const int row = 16 * warp + lane / 4;
-        const uint32_t put = tile + transposed_rows(warp, lane);
-        const float beta0 = ptx::ld_shared_f32(gates + beta_at(row)),
-                    beta1 = ptx::ld_shared_f32(gates + beta_at(row + 8));
-        write_columns<E, decltype(levels)::value>(put, below, inverse, warp, lane, beta0, beta1);
+        write_columns<E, decltype(levels)::value>(put, below, inverse, warp, lane, scaled);
     };
     if (warp == 0) columns(std::integral_constant<int, 3>{});
     else if (warp == 1) columns(std::integral_constant<int, 2>{});
     else if (warp == 2) columns(std::integral_constant<int, 1>{});
     else columns(std::integral_constant<int, 0>{});
+}
+// T: by β of the column.
+template <class E>
+__device__ __forceinline__ void write_inverse(uint32_t tile, uint32_t gates, uint32_t below, uint32_t inverse, int warp,
+                                              int lane) {
+    const int row = 16 * warp + lane / 4;
+    const float beta0 = ptx::ld_shared_f32(gates + beta_at(row)), beta1 = ptx::ld_shared_f32(gates + beta_at(row + 8));
+    write_inverse<E>(tile, below, inverse, warp, lane, [=](int, int n, float2 x) {
+        const float by = n % 2 ? beta1 : beta0;
+        return float2{x.x * by, x.y * by};
+    });
 }
 
 }  // namespace causeway::gpu::gated_delta

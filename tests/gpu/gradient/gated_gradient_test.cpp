@@ -2,6 +2,7 @@
 #include "gpu/gradient/gated.hpp"
 
 #include "core/gradient/linear_attention_grad.hpp"
+#include "gpu/gradient/gated_heads.hpp"
 #include "gpu/gradient/gated_hopper.hpp"
 #include "tests/gpu/gated.hpp"
 
@@ -40,8 +41,8 @@ struct GradientCall {
     }
 };
 
-void gradient_agrees(const GatedCase& c, DType type, Index pad = 0) {
-    const GatedInputs in = rounded_to(gated_inputs(c), type);
+void gradient_agrees(const GatedCase& c, const GatedInputs& inputs, DType type, Index pad = 0) {
+    const GatedInputs in = rounded_to(inputs, type);
     const Tensor dO = drawn({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000, type);
     const Tensor last = drawn({c.batch, c.heads, c.dk, c.dv}, c.seed + 2000, DType::f32);
     auto exact = in.to(DType::f64);
@@ -62,6 +63,8 @@ void gradient_agrees(const GatedCase& c, DType type, Index pad = 0) {
     if (c.delta()) CHECK(relative_error(call.dbeta.cpu(), *want.dbeta) <= wide_bound);
     if (c.state) CHECK(relative_error(call.dstate.cpu(), want.dstate) <= (rounds ? wide_bound : 1e-5));
 }
+
+void gradient_agrees(const GatedCase& c, DType type, Index pad = 0) { gradient_agrees(c, gated_inputs(c), type, pad); }
 
 constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
 
@@ -160,21 +163,79 @@ TEST_CASE("gradients of the gated family on tensor cores: widths, lengths, gates
     }
 }
 
+TEST_CASE("gradients of the delta rule with a gate per head on tensor cores: small β, equal keys, places and parts",
+          "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    unsigned seed = 600;
+    for (const char* update : {"delta", "gated_delta"}) {
+        GatedCase c{update, 1, 2, 1, 333, 128, 128, false, 0.01};
+        for (const double beta : {0.0, 1e-30, 1e-6, 1e-4, 1.0}) {
+            for (const bool equal_keys : {false, true}) {
+                c.beta_low = 0, c.beta_high = 1, c.seed = ++seed;
+                GatedInputs in = gated_inputs(c);
+                Tensor few = in.options.beta->copy(), all = few.copy(), keys = in.k.copy();
+                for (Index i = 0; i < few.size(); ++i) {
+                    all.set(i, beta);
+                    if (i % 3 == 1 || i % 100 < 50) few.set(i, beta);
+                }
+                for (Index i = 0; i < keys.size(); ++i) keys.set(i, 0.9 * in.k.get(i % c.dk) + 0.1 * in.k.get(i));
+                if (equal_keys) in.k = keys;
+                for (const Tensor& betas : {few, all}) {
+                    in.options.beta = betas;
+                    CAPTURE(beta, equal_keys);
+                    gradient_agrees(c, in, DType::bf16);
+                }
+            }
+        }
+        // Each place that what goes between the kernels may have.
+        const std::pair<Index, Index> shapes[] = {{128, 64}, {64, 128}, {24, 128}, {96, 96}, {96, 64}, {40, 64}};
+        for (const auto& [dk, dv] : shapes) {
+            for (const Index N : {60, 64, 700}) {
+                GatedCase other{update, 2, 3, 1, N, dk, dv};
+                other.seed = ++seed;
+                gradient_agrees(other, DType::bf16, dk % 16 ? 0 : 8);
+            }
+        }
+        // Five parts, of sweeps that fill the device, and three of sweeps that leave room beside them.
+        const std::pair<Index, Index> heads_and_lengths[] = {{16, 1100}, {5, 1700}};
+        for (const auto& [heads, N] : heads_and_lengths) {
+            for (const bool state : {true, false}) {
+                GatedCase parts{update, 8, heads, 1, N, 24, 8, false, 0.05};
+                parts.state = state, parts.seed = ++seed;
+                gradient_agrees(parts, DType::bf16);
+            }
+        }
+    }
+}
+
+TEST_CASE("gradients of the gated delta rule on tensor cores: the workspace of the benchmark", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    gpu::GatedGradArgs a;
+    float some = 0;
+    a.in.q = a.in.k = a.in.v = a.dO = a.dq = a.dk = a.dv = &some;  // nothing is read
+    a.in.g = a.in.beta = a.dg = a.dbeta = &some;
+    a.in.H = 32, a.in.N = 8192, a.in.dk = a.in.dv = 128, a.in.gates = 1;
+    a.in.q_stride = a.in.k_stride = a.in.v_stride = a.in.o_stride = gpu::contiguous(32, 8192, 128);
+    if (gpu::gated_heads_gradient_takes(a)) CHECK(gpu::gated_gradient_workspace(a) <= 64'000'000);
+}
+
 TEST_CASE("gradients of the gated family on tensor cores: twice the same bits", "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
-    const GatedCase c{"gated_delta", 2, 3, 2, 333, 72, 40, true};
-    const GatedInputs in = rounded_to(gated_inputs(c), DType::bf16);
-    const Tensor dO = drawn({2, 6, 333, 40}, 1, DType::bf16);
-    GradientCall one(in, dO, nullptr, DType::bf16, 0);
-    one.run();
-    for (int repeat = 0; repeat < 10; ++repeat) {
-        GradientCall two(in, dO, nullptr, DType::bf16, 0);
-        two.run();
-        CHECK(same_bits(one.dq.cpu(), two.dq.cpu()));
-        CHECK(same_bits(one.dk.cpu(), two.dk.cpu()));
-        CHECK(same_bits(one.dv.cpu(), two.dv.cpu()));
-        CHECK(same_bits(one.dg.cpu(), two.dg.cpu()));
-        CHECK(same_bits(one.dbeta.cpu(), two.dbeta.cpu()));
+    const GatedCase cases[] = {{"gated_delta", 2, 3, 2, 333, 72, 40, true}, {"gated_delta", 8, 8, 1, 700, 128, 128}};
+    for (const GatedCase& c : cases) {
+        const GatedInputs in = rounded_to(gated_inputs(c), DType::bf16);
+        const Tensor dO = drawn({c.batch, c.heads * c.group, c.N, c.dv}, 1, DType::bf16);
+        GradientCall one(in, dO, nullptr, DType::bf16, 0);
+        one.run();
+        for (int repeat = 0; repeat < 10; ++repeat) {
+            GradientCall two(in, dO, nullptr, DType::bf16, 0);
+            two.run();
+            CHECK(same_bits(one.dq.cpu(), two.dq.cpu()));
+            CHECK(same_bits(one.dk.cpu(), two.dk.cpu()));
+            CHECK(same_bits(one.dv.cpu(), two.dv.cpu()));
+            CHECK(same_bits(one.dg.cpu(), two.dg.cpu()));
+            CHECK(same_bits(one.dbeta.cpu(), two.dbeta.cpu()));
+        }
     }
 }
 

@@ -1,0 +1,211 @@
+#include "gpu/gradient/gated_heads.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "gpu/base/device.hpp"
+#include "gpu/base/error.hpp"
+#include "gpu/gradient/gated_heads/part.hpp"
+#include "gpu/gradient/gated_hopper/part.hpp"
+#include "gpu/kit/tensor_map.hpp"
+
+namespace causeway::gpu {
+
+namespace {
+
+using std::int64_t;
+using namespace gated_heads;
+
+constexpr const char* name = "gated_gradient";
+constexpr int64_t tiles_of_part = 512;  // states of a block of columns, of all heads together
+constexpr int64_t rounds = 2;           // what is prepared of the second one is prepared beside the first sweep
+
+// Where 64 columns of each token lie between the kernels.
+struct Square {
+    std::size_t at = 0;
+    bool in_workspace = false;
+};
+
+// How many chunks are taken at once, and what lies where in the workspace.
+struct Plan {
+    gated::Call call;
+    int64_t chunks, each, parts;  // each: of a part
+    int blocks;
+    int64_t state, raw;
+    std::size_t bytes = 0;
+    std::size_t not_finite, given, walks;  // `walks`: where what follows lies, which the walk token by token takes anew
+    std::size_t boundaries, between, gates, S[2], E[2];
+    Square W, P, U;
+    int64_t segment, segments;  // of that walk
+
+    explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), blocks(call.dv > columns ? 2 : 1) {
+        chunks = (call.N + C - 1) / C;
+        const auto balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(chunks) / 4));
+        each = std::max({tiles_of_part / blocks / std::max<int64_t>(call.all_heads, 1), balanced, int64_t{2}});
+        parts = (chunks + each - 1) / each;
+        state = call.all_heads * call.dk * call.dv;
+        raw = call.all_heads * blocks * raw_floats;
+        const int64_t tiles = call.all_heads * std::min(each, chunks);
+        const auto take = [&](int64_t n) {
+            const std::size_t at = bytes;
+            bytes += static_cast<std::size_t>((n + 1023) / 1024 * 1024);
+            return at;
+        };
+        const auto square = [&](bool elsewhere, int64_t width) {
+            return elsewhere ? Square{} : Square{take(call.all_heads * call.N * width * 2), true};
+        };
+        not_finite = take(4);
+        given = take(state * 4);
+        walks = bytes;
+        boundaries = take(std::max<int64_t>(parts - 1, 0) * call.all_heads * blocks * raw_words * 4);
+        between = take(raw * 4);
+        gates = take(call.all_heads * chunks * gates_bytes);
+        for (int i = 0; i < 2; ++i) {
+            S[i] = take(i < parts ? tiles * blocks * state_bytes : 0);
+            E[i] = take(i < parts ? tiles * blocks * state_bytes : 0);
+        }
+        U = square(U_in_dq(), columns * blocks);
+        W = square(W_in_dk(), C);
+        P = square(P_in_dk() || P_in_dv(), C);
+        segment = static_cast<int64_t>(std::ceil(std::sqrt(static_cast<double>(call.N))));
+        segments = segment > 0 ? (call.N + segment - 1) / segment : 0;
+        bytes = std::max(bytes, walks + static_cast<std::size_t>(walk_bytes()));
+    }
+    // Gradients have room until they are written, where they are wide enough.
+    bool U_in_dq() const { return call.dv <= call.dk; }
+    bool W_in_dk() const { return call.dk >= C; }
+    bool P_in_dk() const { return call.dk >= 2 * C; }
+    // Of chunks whose dX, which goes there, is not known yet. A block of columns reads P before it writes dX.
+    bool P_in_dv() const { return call.dv == C; }
+    // Of one batch-head.
+    int64_t walk_bytes() const { return (segments + segment) * call.dk * call.dv * 4; }
+    bool empty() const { return call.N == 0 || call.all_heads == 0; }
+};
+
+Maps maps_of(const GatedGradArgs& a, const Plan& plan, unsigned char* workspace) {
+    const GatedArgs& in = a.in;
+    const auto map = [&](const void* data, int width, Strides s) {
+        return tensor_map(data, in.type, in.B, s.head == 0 ? 1 : in.H, in.N, width, s, 64, C);
+    };
+    Maps m{map(in.q, in.dk, in.q_stride),
+           map(in.k, in.dk, in.k_stride),
+           map(in.v, in.dv, in.v_stride),
+           map(a.dO, in.dv, in.o_stride),
+           map(a.dq, in.dk, a.of_dq()),
+           map(a.dk, in.dk, a.of_dk()),
+           map(a.dv, in.dv, in.v_stride),
+           {},
+           {},
+           {}};
+    const auto place = [&](const Square& x, const CUtensorMap& otherwise, int width) {
+        return x.in_workspace ? map(workspace + x.at, width, contiguous(in.H, in.N, width)) : otherwise;
+    };
+    m.W = place(plan.W, m.dk, C), m.P = place(plan.P, plan.P_in_dk() ? m.dk : m.dv, C);
+    m.U = place(plan.U, m.dq, columns * plan.blocks);
+    return m;
+}
+
+}  // namespace
+
+bool gated_heads_gradient_takes(const GatedGradArgs& a) {
+    const GatedArgs& in = a.in;
+    const auto reaches = [&](const void* data, Strides s) { return tma_reaches(data, in.type, s); };
+    // A gradient of its own for each head.
+    const auto own = [&](Strides s) { return in.H == 1 || s.head != 0; };
+    return in.type == Type::BFloat16 && in.beta && in.gates <= 1 && in.group == 1 && in.dk <= 128 && in.dv <= 128 &&
+           device().hopper() && reaches(in.q, in.q_stride) && reaches(in.k, in.k_stride) &&
+           reaches(in.v, in.v_stride) && reaches(a.dO, in.o_stride) && reaches(a.dq, a.of_dq()) &&
+           reaches(a.dk, a.of_dk()) && reaches(a.dv, in.v_stride) && own(a.of_dq()) && own(a.of_dk()) &&
+           own(in.v_stride);
+}
+
+std::size_t gated_heads_gradient_workspace(const GatedGradArgs& a) {
+    const Plan plan(a.in);
+    return plan.empty() ? 0 : plan.bytes;
+}
+
+void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
+    const GatedArgs& in = a.in;
+    const Plan plan(in);
+    if (plan.empty()) return;
+    gated::check_workspace(in.workspace, plan.bytes, name);
+    unsigned char* const at = static_cast<unsigned char*>(in.workspace.data);
+    const auto floats = [&](std::size_t where) { return reinterpret_cast<float*>(at + where); };
+    check(cudaMemsetAsync(at + plan.not_finite, 0, 4, stream), "clearing a flag");
+    float* given = a.dstate ? floats(plan.given) : nullptr;
+    if (given) {
+        check(cudaMemcpyAsync(given, a.dstate, static_cast<std::size_t>(plan.state) * sizeof(float),
+                              cudaMemcpyDeviceToDevice, stream),
+              "copying dstate");
+    }
+    const Maps maps = maps_of(a, plan, at);
+    Part all{};
+    all.call = plan.call;
+    all.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
+    all.all_chunks = static_cast<int>(plan.chunks), all.blocks = plan.blocks;
+    const auto step = [](Strides s) { return s.head == 0 ? 0 : 1; };
+    all.q_step = step(in.q_stride), all.k_step = step(in.k_stride), all.v_step = step(in.v_stride),
+    all.dO_step = step(in.o_stride);
+    all.P_column = plan.P_in_dk() ? C : 0;
+    all.gates = at + plan.gates;
+    all.boundaries = reinterpret_cast<std::uint32_t*>(at + plan.boundaries), all.every = static_cast<int>(plan.each);
+    all.between = floats(plan.between);
+    all.dg = a.dg, all.dbeta = a.dbeta, all.dstate_in = given, all.dstate_out = a.dstate;
+    all.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
+    const auto chunks_from = [&](int64_t first, int64_t n) {
+        Part p = all;
+        p.first = static_cast<int>(first), p.chunks = static_cast<int>(std::min(n, plan.chunks - first));
+        return p;
+    };
+    // What is prepared of the next chunks is prepared beside the sweep over these.
+    const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.each - 1) / plan.each * plan.each;
+    for (int64_t first = 0; first < plan.chunks; first += round) {
+        Part p = chunks_from(first, round);
+        if (first == 0) launch_prepare(maps, p, stream);
+        launch_forward(maps, p, stream);
+        if (first + round >= plan.chunks) break;
+        p = chunks_from(first + round, round);
+        p.beside = true;
+        launch_prepare(maps, p, stream);
+    }
+    const auto part = [&](int64_t i) {
+        Part p = chunks_from(i * plan.each, plan.each);
+        p.S = at + plan.S[i % 2], p.E = at + plan.E[i % 2];
+        return p;
+    };
+    const auto finish = [&](int64_t i, bool is_beside) {
+        Part p = part(i);
+        p.beside = is_beside;
+        launch_finish(maps, p, stream);
+    };
+    // A part is finished beside the sweeps over the one before it. Sweeps that take most of the device would leave no
+    // room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones begin first.
+    const bool finish_first = 2 * plan.call.all_heads * plan.blocks > device().multiprocessors * 3 / 4;
+    for (int64_t i = plan.parts - 1; i >= 0; --i) {
+        const bool more = i + 1 < plan.parts;
+        if (more && finish_first) finish(i + 1, false);
+        Part p = part(i);
+        p.beside = more && finish_first;
+        launch_backward(maps, p, stream);
+        p.beside = true;
+        launch_again(maps, p, stream);
+        if (more && !finish_first) finish(i + 1, true);
+    }
+    finish(0, false);
+    gradient::Walks walks{};
+    walks.call = plan.call;
+    walks.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
+    walks.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
+    walks.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
+    walks.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
+    walks.dg = a.dg, walks.dbeta = a.dbeta;
+    walks.dstate_in = given, walks.dstate_out = a.dstate;
+    walks.not_finite = all.not_finite;
+    walks.each = plan.segment, walks.segments = plan.segments;
+    walks.blocks = std::min(plan.call.all_heads,
+                            static_cast<int64_t>(plan.bytes - plan.walks) / std::max<int64_t>(plan.walk_bytes(), 1));
+    walks.states = floats(plan.walks);
+    gradient::launch_walks(walks, stream);
+}
+
+}  // namespace causeway::gpu

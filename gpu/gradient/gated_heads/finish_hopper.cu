@@ -1,0 +1,418 @@
+// What is left when states and their gradients are known: dQ, dK, dg, dβ, chunk by chunk in parallel. README.md has the
+// letters.
+#include "gpu/gated/channels/gates.cuh"
+#include "gpu/gated/delta/layout.cuh"
+#include "gpu/gated/fma.cuh"
+#include "gpu/gradient/gated_heads/part.hpp"
+#include "gpu/kit/barriers.hpp"
+#include "gpu/kit/launch.hpp"
+#include "gpu/kit/pack.cuh"
+#include "gpu/kit/warp.cuh"
+
+namespace causeway::gpu::gated_heads {
+
+namespace {
+
+using E = __nv_bfloat16;
+using gated_delta::ChunkGates;
+
+constexpr int finish_threads = 256;
+constexpr uint32_t state_tile = 2 * tile_bytes;  // 128 rows of 64 columns
+
+// Two blocks have room on a multiprocessor. Each warpgroup has half of the columns of dQ and dK.
+struct FinishShared {
+    Tile q[2], k[2], U[2];
+    Tile D[2], X[2];  // dO, dX; then, in turn: dA, the first 64 columns of E (two tiles), dM
+    Tile S[4];        // the first 64 columns of the state, then the others; then in place of the first: the rest of E
+    struct Sums {     // in place of U
+        float pairs[8][C];                // by warp: what of dg pairs of tokens give
+        float read[2][C], written[2][C];  // by warpgroup
+        float through[8];                 // S ⊙ E, by warp
+    };
+    float G[C], from_start[C], to_end[C];  // as ChunkGates begins
+    uint64_t inputs, state, after;
+};
+constexpr uint32_t factors_bytes = 3 * C * 4;
+static_assert(offsetof(ChunkGates, beta) == factors_bytes);
+// Of two blocks, each with a kilobyte that the system takes.
+static_assert(offsetof(FinishShared, after) + 8 + 1024 <= 228 * 1024 / 2);
+
+__device__ __forceinline__ float sum_of_quad(float x) {
+    x += __shfl_xor_sync(all_lanes, x, 1);
+    return x + __shfl_xor_sync(all_lanes, x, 2);
+}
+
+template <bool has_gates, int blocks>
+struct Finish {
+    FinishShared& s;
+    const Maps& maps;
+    const Part& p;
+    const gated::Call& call;
+    const int64_t tile, bh;
+    const int b, h, start, n;
+    const int half = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
+    const int row = 16 * warp + lane / 4, col = 2 * (lane % 4);  // of this thread's first pair of an accumulator
+    const float beta;                                            // of the token threadIdx.x / 4
+
+    __device__ __forceinline__ Finish(FinishShared& s, const Maps& maps, const Part& p)
+        : s(s),
+          maps(maps),
+          p(p),
+          call(p.call),
+          tile(blockIdx.x),
+          bh(tile / p.chunks),
+          b(static_cast<int>(bh) / call.heads),
+          h(static_cast<int>(bh) % call.heads),
+          start(static_cast<int>(p.first + tile % p.chunks) * C),
+          n(static_cast<int>(min(call.N - start, int64_t{C}))),
+          beta(reinterpret_cast<const ChunkGates*>(gates())->beta[threadIdx.x / 4]) {}
+
+    __device__ __forceinline__ const unsigned char* gates() const {
+        return p.gates + (bh * p.all_chunks + start / C) * gates_bytes;
+    }
+
+    __device__ __forceinline__ void load() const {
+        const uint32_t bar = ptx::shared_address(&s.inputs);
+        ptx::mbarrier_arrive_expect_tx(bar, (4 + 3 * blocks) * tile_bytes + factors_bytes);
+        ptx::bulk_load(ptx::shared_address(s.G), gates(), factors_bytes, bar);
+        for (int i = 0; i < blocks; ++i) {
+            ptx::tma_load(ptx::shared_address(&s.D[i]), maps.dO, bar, 64 * i, start, h * p.dO_step, b,
+                          ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.X[i]), maps.dv, bar, 64 * i, start, h, b, ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.U[i]), maps.U, bar, 64 * i, start, h, b, ptx::evict_normal);
+        }
+        for (int i = 0; i < 2; ++i) {
+            ptx::tma_load(ptx::shared_address(&s.k[i]), maps.k, bar, 64 * i, start, h * p.k_step, b, ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.q[i]), maps.q, bar, 64 * i, start, h * p.q_step, b, ptx::evict_normal);
+        }
+        load_states(ptx::shared_address(s.S), ptx::shared_address(&s.S[2]), p.S, ptx::shared_address(&s.state));
+    }
+    __device__ __forceinline__ void load_states(uint32_t first, uint32_t second, const unsigned char* from,
+                                                uint32_t bar) const {
+        ptx::mbarrier_arrive_expect_tx(bar, blocks * state_tile);
+        from += tile * blocks * state_bytes;
+        ptx::bulk_load(first, from, state_tile, bar);
+        if (blocks > 1) ptx::bulk_load(second, from + state_bytes, state_tile, bar);
+    }
+
+    // dβ_t = Z_t · Y_t, which dX_t and U_t are with a factor β_t: four threads a token. Where least_beta stood for a β
+    // of 0, dX and U become 0.
+    __device__ __forceinline__ void write_dbeta() const {
+        const int t = threadIdx.x / 4, part = threadIdx.x % 4;
+        const float by = 1.0f / beta;
+        float sum = 0;
+        const auto each_piece = [&](auto&& f) {
+#pragma unroll
+            for (int i = 0; i < 2 * blocks; ++i) {
+                const uint32_t at = swizzle_128(t, 2 * part + i % 2);
+                f(*reinterpret_cast<uint4*>(s.X[i / 2].bytes + at), *reinterpret_cast<uint4*>(s.U[i / 2].bytes + at));
+            }
+        };
+        each_piece([&](const uint4& x, const uint4& u) {
+            const auto add = [&](uint32_t f, uint32_t g) {
+                const float2 y = unpack(E{}, f), z = unpack(E{}, g);
+                sum = fmaf(y.x * by, z.x, fmaf(y.y * by, z.y, sum));
+            };
+            add(x.x, u.x), add(x.y, u.y), add(x.z, u.z), add(x.w, u.w);
+        });
+        sum = sum_of_quad(sum);
+        if (t >= n) return;
+        if (part == 0) p.dbeta[bh * call.N + start + t] = sum * by;
+        if (!(fabsf(beta) <= channels::least_beta)) return;
+        each_piece([](uint4& x, uint4& u) { x = u = {0, 0, 0, 0}; });
+        ptx::fence_proxy_async();
+        E* const row = reinterpret_cast<E*>(gated::head_of(p.dv, b, h) + (start + t) * p.dv.token);
+        for (int c = part; c < call.dv; c += 4) row[c] = E(0.0f);
+    }
+
+    // Queues acc (+)= rows · othersᵀ over `tiles` tiles of 64 columns, which lie so many bytes apart.
+    template <int tiles>
+    __device__ __forceinline__ static void times_rows(float (&acc)[32], const Tile* x, const Tile* y,
+                                                      uint32_t y_step = tile_bytes) {
+        const ptx::TileDescriptor a(ptx::shared_address(x)), f(ptx::shared_address(y));
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int i = 0; i < tiles; ++i) {
+#pragma unroll
+            for (int ks = 0; ks < 4; ++ks)
+                ptx::wgmma_ss<E, 0, 0>(acc, a + (i * tile_bytes + ks * 32), f + (i * y_step + ks * 32), i + ks > 0);
+        }
+        ptx::wgmma_commit();
+    }
+    // Queues acc += scores · rows, or scoresᵀ: over 64 tokens.
+    template <bool transposed>
+    __device__ __forceinline__ static void add_tokens(float (&acc)[32], const Tile& scores, const Tile& rows) {
+        const ptx::TileDescriptor a(ptx::shared_address(&scores)), f(ptx::shared_address(&rows));
+#pragma unroll
+        for (int ks = 0; ks < 4; ++ks)
+            ptx::wgmma_ss<E, transposed ? 1 : 0, 1>(acc, a + ks * (transposed ? 16 * 128 : 32), f + ks * 16 * 128, 1);
+    }
+
+    // From D Uᵀ or dX Uᵀ to dA or dM, packed, and to the pairs' part of dg: two sums, of the tokens 2 lane and the
+    // next. dots: of the queries or keys with keys.
+    __device__ __forceinline__ float2 make_scores(uint32_t (&out)[16], float (&x)[32], const float (&dots)[32]) const {
+        const float by = half == 0 ? call.scale : -1.0f;
+        const int after = half == 0 ? 0 : 1;  // a pair is a token and one at least so many before it
+        const float G[2] = {s.G[row], s.G[row + 8]};
+        float sums[16] = {}, before[2] = {};
+#pragma unroll
+        for (int m = 0; m < 8; ++m) {
+            const int j = 8 * m + col;
+            const float2 of_j = *reinterpret_cast<const float2*>(&s.G[j]);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const int t = row + 8 * i;
+                float &first = x[4 * m + 2 * i], &second = x[4 * m + 2 * i + 1];
+                first = t >= j + after ? by * ptx::ex2_approx(fminf(G[i] - of_j.x, 0.0f)) * first : 0.0f;
+                second = t >= j + 1 + after ? by * ptx::ex2_approx(fminf(G[i] - of_j.y, 0.0f)) * second : 0.0f;
+                out[2 * m + i] = pack(E{}, first, second);
+                if constexpr (has_gates) {
+                    // Sums over the tokens before j, and before the next one.
+                    const float f0 = t > j ? first * dots[4 * m + 2 * i] : 0.0f,
+                                f1 = t > j + 1 ? second * dots[4 * m + 2 * i + 1] : 0.0f;
+                    float sum = f0 + f1;
+                    float left = __shfl_up_sync(all_lanes, sum, 1, 4);
+                    if (lane % 4 >= 1) sum += left;
+                    left = __shfl_up_sync(all_lanes, sum, 2, 4);
+                    if (lane % 4 >= 2) sum += left;
+                    left = __shfl_up_sync(all_lanes, sum, 1, 4);
+                    const float passing = before[i] + (lane % 4 >= 1 ? left : 0.0f);
+                    if (t >= j) sums[2 * m] += passing;
+                    if (t >= j + 1) sums[2 * m + 1] += passing + f0;
+                    before[i] += __shfl_sync(all_lanes, sum, 3, 4);
+                }
+            }
+        }
+        if constexpr (!has_gates) return {};
+        // Over the eight lanes of a column; each step gives half of the sums away.
+        const auto halve = [&](int count, int step) {
+            const bool upper = lane & step;
+#pragma unroll
+            for (int i = 0; i < 8; ++i) {
+                if (i >= count) continue;
+                const float keep = upper ? sums[i + count] : sums[i], give = upper ? sums[i] : sums[i + count];
+                sums[i] = keep + __shfl_xor_sync(all_lanes, give, step);
+            }
+        };
+        halve(8, 16), halve(4, 8), halve(2, 4);
+        return {sums[0], sums[1]};
+    }
+    // An accumulator's rows by the token's factors, and the dot products with rows in shared memory, added to `dots`.
+    __device__ __forceinline__ void scale_rows(float (&x)[32], float by0, float by1, const Tile& rows,
+                                               float (&dots)[2]) const {
+#pragma unroll
+        for (int m = 0; m < 8; ++m) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                float &first = x[4 * m + 2 * i], &second = x[4 * m + 2 * i + 1];
+                first *= i ? by1 : by0, second *= i ? by1 : by0;
+                if constexpr (has_gates) {
+                    const float2 f = unpack(
+                        E{}, *reinterpret_cast<const uint32_t*>(rows.bytes + swizzle_128(row + 8 * i, m) + col * 2));
+                    dots[i] = fmaf(first, f.x, fmaf(second, f.y, dots[i]));
+                }
+            }
+        }
+    }
+    __device__ __forceinline__ void write_rows(Tile& to, const uint32_t (&x)[16]) const {
+        const uint32_t at = ptx::shared_address(&to) + (16 * warp + lane % 16) * 128;
+#pragma unroll
+        for (int m = 0; m < 4; ++m)
+            ptx::stmatrix_x4(at + ((2 * m + lane / 16) ^ (lane % 8)) * 16, x[4 * m], x[4 * m + 1], x[4 * m + 2],
+                             x[4 * m + 3]);
+    }
+    // To memory, by way of the tile of q or k that only this warpgroup has read.
+    __device__ __forceinline__ void store(const CUtensorMap& map, Tile& by, const float (&x)[32]) const {
+        uint32_t packed[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, x[2 * i], x[2 * i + 1]);
+        ptx::named_barrier_sync(heads_half + half, barriers::warpgroup);
+        write_rows(by, packed);
+        ptx::fence_proxy_async();
+        ptx::named_barrier_sync(heads_half + half, barriers::warpgroup);
+        if (threadIdx.x % 128 > 0) return;
+        ptx::tma_store(map, ptx::shared_address(&by), 64 * half, start, h, b, ptx::evict_first);
+        ptx::tma_store_commit();
+    }
+    __device__ __forceinline__ static float dot(uint4 x, uint4 y, float sum) {
+        const auto add = [&](uint32_t f, uint32_t g) {
+            const float2 a = unpack(E{}, f), c = unpack(E{}, g);
+            sum = fmaf(a.x, c.x, fmaf(a.y, c.y, sum));
+        };
+        add(x.x, y.x), add(x.y, y.y), add(x.z, y.z), add(x.w, y.w);
+        return sum;
+    }
+
+    // Everything older than a token that it or a newer one reads: the state through all gates, what tokens read of it,
+    // what of tokens is left after the chunk, and pairs of tokens.
+    __device__ __forceinline__ void write_gates(const float2& pairs, float (&read)[2], float (&written)[2],
+                                                float through) const {
+        FinishShared::Sums& sums = *reinterpret_cast<FinishShared::Sums*>(s.U);
+        static_assert(sizeof(FinishShared::Sums) <= sizeof(s.U));
+        through = sum_of_warp(through);
+#pragma unroll
+        for (int i = 0; i < 2; ++i) read[i] = sum_of_quad(read[i]), written[i] = sum_of_quad(written[i]);
+        __syncthreads();  // U is read
+        *reinterpret_cast<float2*>(&sums.pairs[threadIdx.x / 32][2 * lane]) = pairs;
+        if (lane % 4 == 0) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+                sums.read[half][row + 8 * i] = read[i], sums.written[half][row + 8 * i] = written[i];
+        }
+        if (lane == 0) sums.through[threadIdx.x / 32] = through;
+        __syncthreads();
+        if (threadIdx.x >= 32) return;
+        float all = 0;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) all += sums.through[i];
+        all *= s.from_start[C - 1];
+        const auto both = [&](const float(&of)[2][C]) {
+            const float2 x = *reinterpret_cast<const float2*>(&of[0][2 * lane]),
+                         y = *reinterpret_cast<const float2*>(&of[1][2 * lane]);
+            return float2{x.x + y.x, x.y + y.y};
+        };
+        const float2 reading = both(sums.read), left = both(sums.written);
+        float newer = reading.x + reading.y, older = left.x + left.y;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+            const float from_right = __shfl_down_sync(all_lanes, newer, step),
+                        from_left = __shfl_up_sync(all_lanes, older, step);
+            if (lane + step < 32) newer += from_right;
+            if (lane >= step) older += from_left;
+        }
+        const float right = __shfl_down_sync(all_lanes, newer, 1), before = __shfl_up_sync(all_lanes, older, 1);
+        const float after = (lane < 31 ? right : 0.0f) + reading.y;
+        float first = all + after + reading.x + (lane > 0 ? before : 0.0f),
+              second = all + after + (lane > 0 ? before : 0.0f) + left.x;
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            const float2 x = *reinterpret_cast<const float2*>(&sums.pairs[i][2 * lane]);
+            first += x.x, second += x.y;
+        }
+        float* to = p.dg + bh * call.N + start + 2 * lane;
+        if (2 * lane < n) to[0] = first;
+        if (2 * lane + 1 < n) to[1] = second;
+    }
+
+    __device__ __forceinline__ void run() const {
+        if (threadIdx.x == 0) load();
+        ptx::mbarrier_wait(ptx::shared_address(&s.inputs), 0);
+        uint32_t scores[16];
+        float2 pairs;
+        write_dbeta();
+        __syncthreads();
+        {
+            float x[32], dots[32];
+            times_rows<blocks>(x, half == 0 ? s.D : s.X, s.U);
+            if constexpr (has_gates) times_rows<2>(dots, half == 0 ? s.q : s.k, s.k);
+            ptx::wgmma_wait<0>();
+            ptx::hold(x);
+            if constexpr (has_gates) ptx::hold(dots);
+            pairs = make_scores(scores, x, dots);
+        }
+        const float start0 = s.from_start[row], start1 = s.from_start[row + 8];
+        float dq[32], dk[32], read[2] = {}, written[2] = {}, through = 0;
+        ptx::mbarrier_wait(ptx::shared_address(&s.state), 0);
+        const Tile* const rows_of_state = &s.S[half];
+        times_rows<blocks>(dq, s.D, rows_of_state, state_tile);
+        times_rows<blocks>(dk, s.X, rows_of_state, state_tile);
+        uint4 state[4];
+        if constexpr (has_gates) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i)
+                state[i] = reinterpret_cast<const uint4*>(s.S[0].bytes)[threadIdx.x + i * finish_threads];
+        }
+        ptx::wgmma_wait<0>();
+        ptx::hold(dq);
+        ptx::hold(dk);
+        __syncthreads();  // D, X and the first columns of the state are read
+        Tile& dA = s.D[0];
+        Tile& dM = s.X[1];
+        if (threadIdx.x == 0)
+            load_states(ptx::shared_address(&s.D[1]), ptx::shared_address(s.S), p.E, ptx::shared_address(&s.after));
+        write_rows(half == 0 ? dA : dM, scores);
+        ptx::fence_proxy_async();
+        scale_rows(dq, call.scale * start0, call.scale * start1, s.q[half], read);
+        scale_rows(dk, -start0, -start1, s.k[half], read);
+        __syncthreads();  // dA and dM are written
+        ptx::hold(dq);
+        ptx::hold(dk);
+        ptx::wgmma_fence();
+        add_tokens<false>(dq, dA, s.k[half]);
+        ptx::wgmma_commit();
+        add_tokens<true>(dk, dA, s.q[half]);
+        add_tokens<true>(dk, dM, s.k[half]);
+        add_tokens<false>(dk, dM, s.k[half]);
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+        ptx::hold(dq);
+        ptx::hold(dk);
+        store(maps.dq, s.q[half], dq);
+        ptx::mbarrier_wait(ptx::shared_address(&s.after), 0);
+        {
+            float x[32];
+            const Tile* const first = &s.D[1] + half;
+            const ptx::TileDescriptor a(ptx::shared_address(s.U)), f(ptx::shared_address(first)),
+                g(ptx::shared_address(&s.S[half]));
+            ptx::wgmma_fence();
+#pragma unroll
+            for (int ks = 0; ks < 4; ++ks) ptx::wgmma_ss<E, 0, 0>(x, a + ks * 32, f + ks * 32, ks > 0);
+            if (blocks > 1) {
+#pragma unroll
+                for (int ks = 0; ks < 4; ++ks) ptx::wgmma_ss<E, 0, 0>(x, a + (tile_bytes + ks * 32), g + ks * 32, 1);
+            }
+            ptx::wgmma_commit();
+            if constexpr (has_gates) {
+                for (int i = 0; i < 4; ++i) {
+                    const int at = threadIdx.x + i * finish_threads;
+                    through = dot(state[i], reinterpret_cast<const uint4*>(s.D[1].bytes)[at], through);
+                    if (blocks > 1)
+                        through = dot(reinterpret_cast<const uint4*>(s.S[2].bytes)[at],
+                                      reinterpret_cast<const uint4*>(s.S[0].bytes)[at], through);
+                }
+            }
+            ptx::wgmma_wait<0>();
+            ptx::hold(x);
+            scale_rows(x, s.to_end[row], s.to_end[row + 8], s.k[half], written);
+#pragma unroll
+            for (int i = 0; i < 32; ++i) dk[i] += x[i];
+        }
+        store(maps.dk, s.k[half], dk);
+        if constexpr (has_gates) write_gates(pairs, read, written, through);
+        if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+        if (p.beside && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
+    }
+};
+
+// One block: one chunk of one batch-head.
+template <bool has_gates, int blocks>
+__global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __grid_constant__ Maps maps,
+                                                                        const __grid_constant__ Part p) {
+    extern __shared__ __align__(1024) unsigned char shared[];
+    FinishShared& s = *reinterpret_cast<FinishShared*>(shared);
+    ptx::griddepcontrol_launch_dependents();
+    if (threadIdx.x == 0) {
+        for (uint64_t* x : {&s.inputs, &s.state, &s.after}) ptx::mbarrier_init(ptx::shared_address(x), 1);
+        ptx::fence_mbarrier_init();
+    }
+    __syncthreads();
+    Finish<has_gates, blocks>(s, maps, p).run();
+}
+
+template <bool has_gates, int blocks>
+void finish(const Maps& maps, const Part& p, cudaStream_t stream) {
+    launch(gated_heads_finish<has_gates, blocks>, "launching gated_heads_finish",
+           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), finish_threads, offsetof(FinishShared, after) + 8,
+           1, p.beside, stream, maps, p);
+}
+
+}  // namespace
+
+void launch_finish(const Maps& maps, const Part& p, cudaStream_t stream) {
+    if (p.call.g && p.blocks == 2) finish<true, 2>(maps, p, stream);
+    else if (p.call.g) finish<true, 1>(maps, p, stream);
+    else if (p.blocks == 2) finish<false, 2>(maps, p, stream);
+    else finish<false, 1>(maps, p, stream);
+}
+
+}  // namespace causeway::gpu::gated_heads
