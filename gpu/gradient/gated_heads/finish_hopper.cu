@@ -325,6 +325,9 @@ struct Finish {
         ptx::wgmma_wait<0>();
         ptx::hold(dq);
         ptx::hold(dk);
+        // Loads of the state that are still on their way must not see what a bulk copy puts in its place: a barrier of
+        // threads alone does not order the two. One chunk in some 30000 had another sum of S ⊙ E without.
+        if constexpr (has_gates) ptx::fence_proxy_async();
         __syncthreads();  // D, X and the first columns of the state are read
         Tile& dA = s.D[0];
         Tile& dM = s.X[1];
