@@ -1,4 +1,6 @@
 // The claims of proofs/ on inputs of the user's; lua/lib/bounds.lua shows them.
+#include <algorithm>
+
 #include "core/bounds/claim.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
@@ -51,7 +53,12 @@ bounds::Values values_of(lua_State* L, int index, const bounds::Claim& claim) {
             case LUA_TNUMBER: out.emplace(name, lua_tonumber(L, -1)); break;
             case LUA_TBOOLEAN: out.emplace(name, lua_toboolean(L, -1) != 0); break;
             case LUA_TSTRING: out.emplace(name, check_string(L, -1, name.c_str())); break;
-            default: out.emplace(name, check_tensor(L, -1, name.c_str()));
+            default: {
+                // What the claim does not take at all is said by check(), before what is wrong with it.
+                const auto named = [&](const bounds::Input& input) { return input.name == name; };
+                if (std::ranges::none_of(claim.inputs, named)) out.emplace(name, false);
+                else out.emplace(name, check_tensor(L, -1, name.c_str()));
+            }
         }
     }
     return out;

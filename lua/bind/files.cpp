@@ -321,7 +321,11 @@ int load_rows(lua_State* L, const std::string& path) {
         }
         lua_rawseti(L, -2, n);
     }
-    make_printable(L);
+    push_causeway(L);
+    lua_getfield(L, -1, "_file_rows");  // of lua/lib/sweep.lua: it gives the rows their methods
+    lua_pushvalue(L, -3);
+    lua_call(L, 1, 0);
+    lua_pop(L, 1);
     lua_newtable(L);
     for (std::size_t i = 0; i < columns.size(); ++i) {
         push_text(L, columns[i]);

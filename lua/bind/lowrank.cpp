@@ -104,8 +104,12 @@ int lowrank_error_(lua_State* L) {
     const LowRankErrors e = lowrank_error(q, k, B, C, o);
     push_error(L, e.all, o.mask);
     lua_createtable(L, static_cast<int>(e.heads.size()), 0);
+    const Shape& shape = q.shape();  // [b, h, N, d], [h, N, d] or [N, d]
+    const std::size_t heads = shape.ndim() == 4 ? static_cast<std::size_t>(shape[1]) : e.heads.size();
     for (std::size_t h = 0; h < e.heads.size(); ++h) {
         push_error(L, e.heads[h], o.mask);
+        set_field(L, "batch", static_cast<Index>(h / heads + 1));
+        set_field(L, "head", static_cast<Index>(h % heads + 1));
         make_result(L, "the errors of a head", "output");
         lua_rawseti(L, -2, static_cast<lua_Integer>(h + 1));
     }

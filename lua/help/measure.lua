@@ -88,7 +88,9 @@ gets a table of parameters (p.N, ...) and returns a number or a table of numbers
            of the files loaded
   timeout  seconds a point may take
   units    what columns are, such as {time = "seconds", memory = "bytes"}: tables and pictures show these in the one
-           unit that fits; columns called seconds and bytes need none, nor those of btime
+           unit that fits; columns called seconds and bytes need none, nor those of btime where run returns its whole
+           result (return btime(f)). A number out of it needs one: run returns {median = t.median}, and units is
+           {median = "seconds"}
   seed     of the random numbers, set again before every point
   fresh    forget the rows of earlier runs
 

@@ -72,16 +72,19 @@ called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   .. "of scan. S ← e^(Δ A) S + B (Δ x)ᵀ, y = Sᵀ C (Dao, Gu 2024), with dt = Δ [b, h, N] and A [h, 1] below 0:")
 line_of("mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
   'linear_attention(C, B, times(x, dt:reshape(b, h, N, 1)),\n  {update = "gated", log_decay = times(dt, A)})')
-near("gated", "samba jamba zamba falcon_mamba nemotron_h",
+near("gated", "samba jamba zamba bamba falcon_h1 falcon_mamba nemotron nemotron_h nemotron_3 granite granite_4",
   "A model of Mamba layers among others; here is the recurrence of Mamba-2, no model: q = C, k = B, v = Δ x, "
   .. "log_decay = Δ A.")
+near("gated_delta", "qwen qwen3 qwen3_next qwen_3_next",
+  "Three of four layers of Qwen3-Next are Gated DeltaNet, which is this one; ?gdn has its line, ?gated_attention the "
+  .. "fourth.")
 near("gated", "xlstm mlstm",
   "The mLSTM's matrix memory is this one with k scaled by the input gate and a column of ones behind v, whose output, "
   .. "at least 1 in size, divides the others.")
 near("gated", "longhorn",
   "Longhorn with a β a head is this one with a gate per key channel: e = β / (1 + β |k|²), log_decay = "
   .. "log(1 - e k²), and k scaled by e. With a β for each value it is a step of scan.")
-near("gated", "rwkv rwkv5 rwkv6 rwkv_6",
+near("gated", "rwkv rwkv5 rwkv_5 rwkv6 rwkv_6 eagle finch wkv",
   "The state of RWKV-5 and 6 is this one with a gate per key channel. Their output reads it before the token is "
   .. "added, with a bonus u for that token: write these two around the call.")
 near("gated", "hgrn2", "HGRN2 is this one with a forget gate f per key channel: log_decay = log(f), k = 1 - f.")
@@ -101,10 +104,10 @@ line_of("gdn gated_deltanet gated_delta_net gateddeltanet gated_delta_rule gated
 near("delta", "ttt ttt_linear test_time_training",
   "TTT-Linear with a step of gradient descent a token, and without its layer norm, is the delta rule: beta is its "
   .. "learning rate times 2. Its mini-batches and TTT-MLP are not here.")
-called("gated_delta", "kda kimi_delta_attention kimi_linear chunk_kda",
+called("gated_delta", "kda kimi kimi_delta_attention kimi_linear chunk_kda",
   "Kimi Delta Attention is this one with a gate per key channel: log_decay [b, h, N, d_k] (Kimi Linear, 2025), made of "
   .. "f [b, h, N, d_k], A_log [h] and t [h, d_k].")
-line_of("kda kimi_delta_attention kimi_linear chunk_kda",
+line_of("kda kimi kimi_delta_attention kimi_linear chunk_kda",
   'linear_attention(l2norm(q), l2norm(k), v, {update = "gated_delta",\n'
   .. '  log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})')
 called("chunkwise", "ut_transform",
@@ -128,9 +131,10 @@ line_of("retnet retention multi_scale_retention multiscaleretention chunk_retent
   "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})")
 called("alibi_slopes", "alibi", "As decays they are exp(-alibi_slopes(h)).")
 called("lightning-attention-2", "lightning lightning_attention lightningattention lightning_attn transnormer "
-  .. "transnormerllm", "S ← e^(-s) S + k vᵀ, o = Sᵀ q with the slope s of a head, those of ALiBi or a part of them "
-  .. "(Qin et al. 2024; MiniMax-01):")
-line_of("lightning lightning_attention lightningattention lightning_attn transnormer transnormerllm",
+  .. "transnormerllm minimax minimax_01 minimax_m1",
+  "S ← e^(-s) S + k vᵀ, o = Sᵀ q with the slope s of a head, those of ALiBi or a part of them (Qin et al. 2024; MiniMax-01):")
+line_of("lightning lightning_attention lightningattention lightning_attn transnormer transnormerllm minimax minimax_01 "
+  .. "minimax_m1",
   "causal_linear_attention(q, k, v, {decay = exp(-alibi_slopes(h))})")
 called("causal-dot-product", "fast_transformers causal_product causal_dot_product_cuda")
 called("fleet", "fleetattention fleet_attention")
@@ -359,7 +363,9 @@ called("plot", "plt lineplot figure loglog semilogy semilogx scatter errorbar sa
   .. "matplotlib seaborn plotly bokeh")
 called("heatmap", "plot_heatmap imshow matshow pcolor pcolormesh spy")
 called("text_table", "dataframe pandas tabulate pretty_table")
-called("load", "read_csv loadtxt load_file safe_open", "The extension says what comes back.")
+called("load", "read_csv csv loadtxt load_file safe_open", "The extension says what comes back.")
+written("column get_column", "rows:column(\"gamma\") is a column of a sweep's results or of load(\"x.csv\") as a list, "
+  .. "tensor(...) of it a tensor", "load")
 called("save", "to_csv savetxt save_file", "The extension says what the value has to be.")
 written("write write_file writefile",
   "save(path, x) writes x, results:save(path) a table; io.open(path, \"w\") opens a file for text of yours", "save")

@@ -169,15 +169,53 @@ local function parts_of(claim, inputs)
   return parts
 end
 
+-- The inputs of one head after the other where decay has a number for each, as the calls take it.
+local function heads_of(claim, inputs)
+  local decay, known = type(inputs) == "table" and not getmetatable(inputs) and inputs.decay, {}
+  for _, input in ipairs(claim.inputs) do known[input.name] = true end
+  local of_tensor = type(decay) == "userdata"
+  if not (known.decay and (of_tensor or type(decay) == "table")) then return { { what = "", inputs = inputs } } end
+  local function refuse(text) causeway._raise(string.format("check_bound: decay: %s", text)) end
+  if not known.B then
+    refuse("got " .. causeway._noun(decay) .. ", expected a number: the inputs of " .. claim.id .. " have no heads")
+  end
+  if of_tensor and causeway.ndims(decay) ~= 1 then refuse("got a tensor that is no list, expected one number a head") end
+  local rates = of_tensor and decay:totable() or decay
+  for _, name in ipairs({ "B", "C", "V" }) do
+    local x = inputs[name]
+    local is_tensor = type(x) == "userdata"
+    if not is_tensor or causeway.ndims(x) ~= 4 or x:size(2) ~= #rates then
+      local shape = is_tensor and "[" .. table.concat({ x:size() }, ", ") .. "]" or causeway._noun(x)
+      refuse(string.format("%d numbers, one a head, beside %s = %s, expected [b, %d, N, width]", #rates, name, shape,
+        #rates))
+    end
+  end
+  local parts = {}
+  for head, rate in ipairs(rates) do
+    local given = {}
+    for name, value in pairs(inputs) do given[name] = value end
+    for _, name in ipairs({ "B", "C", "V" }) do given[name] = inputs[name](":", { head, head }, ":", ":") end
+    given.decay = rate
+    parts[head] = { what = ", head " .. head, inputs = given }
+  end
+  return parts
+end
+
 -- The rows of a claim. Where several methods are checked and that takes a while, a line says how far they are: not at
 -- once, for a notebook keeps the place of a line that has gone.
 local function checked(claim, inputs)
-  local rows, parts = {}, parts_of(claim, inputs)
+  local rows, parts = {}, {}
+  for _, head in ipairs(heads_of(claim, inputs)) do
+    for _, part in ipairs(parts_of(claim, head.inputs)) do
+      parts[#parts + 1] = { what = part.what .. head.what, head = head.what, inputs = part.inputs }
+    end
+  end
   local progress = causeway.progress(#parts, 0, 3)
   local good, problem = pcall(function()
     for _, one in ipairs(parts) do
       progress:show(claim.id .. one.what)
       local found = causeway._check_bound(claim.id, one.inputs)
+      for _, row in ipairs(found) do row.what = row.what .. one.head end
       table.move(found, 1, #found, #rows + 1, rows)
       progress:step(claim.id)
     end

@@ -49,8 +49,32 @@ local bounds_of = {
   },
 }
 
---- A row for each norm, of all heads and, where there are several, of each of them; with the mask one for each bound.
-function Report:table()
+-- The error by which heads are compared; NaN is the worst.
+local function badness(head)
+  local norms = head.output or head.frobenius
+  local error = norms.relative_masked or norms.relative
+  return error == error and error or math.huge
+end
+
+-- The heads that have rows of their own: of many the worst alone, unless all are asked for.
+local function shown_heads(heads, all)
+  if #heads == 1 then return {} end
+  if #heads <= 4 or all then return heads end
+  local worst = heads[1]
+  for _, head in ipairs(heads) do
+    if badness(head) > badness(worst) then worst = head end
+  end
+  return { worst }
+end
+
+--- A row for each norm, of all heads and, where there are several, of each of them, or of the worst of more than four
+--- unless options.heads is true; with the mask one for each bound.
+function Report:table(options)
+  local all = options ~= nil
+  if all and not (type(options) == "table" and options.heads == true and next(options, "heads") == nil) then
+    causeway._raise("table: got " .. causeway._literal(options) .. ", expected nothing or {heads = true}")
+  end
+  local shown, batches = shown_heads(self.heads, all), self.heads[#self.heads].batch > 1
   local rows, broken, several, masked = {}, 0, #self.heads > 1, self.frobenius.masked ~= nil
   local function add(head, of)
     for _, name in ipairs({ "frobenius", "operator", "output" }) do
@@ -71,7 +95,10 @@ function Report:table()
     end
   end
   add("all", self)
-  for i, head in ipairs(several and self.heads or {}) do add(tostring(i), head) end
+  for _, head in ipairs(shown) do
+    local name = batches and string.format("[%d, %d]", head.batch, head.head) or tostring(head.head)
+    add(#shown < #self.heads and "worst: " .. name or name, head)
+  end
   -- Norms of the error, the masked one beside its bound; behind them the same over the norm of what is approximated.
   local columns = causeway._bound_columns({ "head", "error", "claim", "unmasked" })
   for _, column in ipairs(columns) do
@@ -85,12 +112,16 @@ function Report:table()
   for i = #columns, 1, -1 do
     if left_out[columns[i].key or columns[i]] then table.remove(columns, i) end
   end
+  local notes = {}
+  if #shown == 1 then notes[1] = "e:table{heads = true} has all " .. #self.heads .. " heads" end
+  if broken > 0 then notes[#notes + 1] = "DOES NOT HOLD in " .. broken .. " rows" end
+  if masked then
+    notes[#notes + 1] = "unmasked, masked: norms of the error without the causal mask and with it; relative, rel. "
+      .. "masked: these over the norm of what is approximated; margin: bound over masked; A10 F and op: from the "
+      .. "error's Frobenius and from its operator norm"
+  end
   return causeway.text_table(rows, { columns = columns, leading = (several and 2 or 1) + (masked and 1 or 0),
-    title = "Errors of B Cᵀ beside exp(scale q kᵀ)",
-    note = masked and (broken > 0 and "DOES NOT HOLD in " .. broken .. " rows; " or "")
-      .. "unmasked, masked: norms of the error without the causal mask and with it; relative, rel. masked: these over "
-      .. "the norm of what is approximated; margin: bound over masked; A10 F and op: from the error's Frobenius and "
-      .. "from its operator norm" or nil })
+    title = "Errors of B Cᵀ beside exp(scale q kᵀ)", note = #notes > 0 and table.concat(notes, "; ") or nil })
 end
 
 causeway._as_table(Report)

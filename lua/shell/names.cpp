@@ -412,7 +412,7 @@ std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::strin
         const bool usual = name.size() == 1;  // `t` is what everybody calls a time, and A:t() the transpose
         if (!hides || usual || name[0] == '_' || !known.insert(name).second) continue;
         if (library == Holds::nothing)
-            notes.push_back("note: this is yours now; the shell had a " + name + " of its own");
+            notes.push_back("note: this is yours now; the shell's own " + name + " is back in a new shell");
         else notes.push_back("note: this is yours now; the library's is causeway." + name);
     }
     lua_pop(L, 1);

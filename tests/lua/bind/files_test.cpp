@@ -28,6 +28,21 @@ TEST_CASE("a third argument of save that is no table is told without naming opti
           "user:1: save: options: expected a table such as {columns = ...}, got a number");
 }
 
+TEST_CASE("rows of a .csv file give columns by their method and name those there are", "[files][lua]") {
+    FileShell run;
+    run("save(dir .. 'd.csv', {{gamma = 0.5, N = 8}, {gamma = 0.25}}) d = load(dir .. 'd.csv')");
+    CHECK(run("return table.concat(d:column('gamma'), ' ')") == "0.5 0.25");
+    CHECK(run("return table.concat(d:column('N'), ' ')") == "8");
+    CHECK(run("return {decay = d.gamma}") ==
+          "user:1: rows have no \"gamma\" of their own: rows:column(\"gamma\") is the list of that column, "
+          "rows[1].gamma that of the first row");
+    CHECK(run("return d.gama").starts_with("user:1: a list of rows with the columns N, gamma has no \"gama\""));
+    CHECK(run("return d:column('gama')") == "column: no row has \"gama\", expected one of N, gamma");
+    // They are tables of rows as ever.
+    CHECK(run("save(dir .. 'e.csv', d) return #load(dir .. 'e.csv'), next(d), d[3]").starts_with("2 1 "));
+    CHECK(run("return tostring(text_table(d)):find('gamma', 1, true) ~= nil") == "true");
+}
+
 TEST_CASE("load and save carry tensors through files", "[files][lua]") {
     FileShell run;
     CHECK(same(run.tensor("return load(data .. 'f4_2x3.npy')"), golden_tensor(DType::f32, {2, 3})));

@@ -110,3 +110,19 @@ TEST_CASE("lowrank calls say in one sentence what does not fit", "[lua][lowrank]
     refused("lowrank('hyper', x, x, {block = 0})", "block: 0, expected a whole number from 1 to 1048576");
     refused("masked_worst_case(3, 'V')", "which: \"V\", expected \"W\", \"G\" or \"H\"");
 }
+
+TEST_CASE("lowrank_error names heads by batch and head, and shows the worst of many", "[lua][lowrank]") {
+    Shell lua;
+    lua("seed(2) function errors(b, h) local q, k = randn(b, h, 20, 4), randn(b, h, 20, 4) "
+        "local B, C = lowrank('favor+', q, k, {rank = 8}) return lowrank_error(q, k, B, C) end e = errors(2, 4)");
+    CHECK(lua("return #e.heads, e.heads[7].batch, e.heads[7].head, e.heads[4].batch, e.heads[4].head") == "8 2 3 1 4");
+    lua("worst = 1 for i, x in ipairs(e.heads) do "
+        "if x.frobenius.relative_masked > e.heads[worst].frobenius.relative_masked then worst = i end end");
+    CHECK(lua("local x, text = e.heads[worst], tostring(e) "
+              "return text:find(('worst: [%d, %d]'):format(x.batch, x.head), 1, true) ~= nil, "
+              "select(2, text:gsub('%[%d, %d%]', '')), text:find('has all 8 heads', 1, true) ~= nil") == "true 4 true");
+    CHECK(lua("return select(2, e:table{heads = true}:text():gsub('%[[12], [1234]%]', ''))") == "16");
+    CHECK(lua("return select(2, tostring(errors(2, 2)):gsub('%[[12], [12]%]', ''))") == "8");
+    CHECK(lua("return tostring(errors(1, 4)):find('[', 1, true)") == "nil");
+    CHECK(lua("e:table{head = true}").starts_with("user:1: table: got {head = true}, expected nothing or"));
+}

@@ -155,3 +155,23 @@ TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank
               "'f64')):table():text()")
               .find("exact") != std::string::npos);
 }
+
+TEST_CASE("check_bound says an unknown input first, and takes a decay a head", "[lua][bounds]") {
+    Shell lua;
+    lua("seed(3) B, C, V = rand(2, 3, 20, 4), rand(2, 3, 20, 4), randn(2, 3, 20, 5) x = {B = B, C = C, V = V}");
+    lua("function with(decay) local y = {decay = decay} for name, value in pairs(x) do y[name] = value end "
+        "return y end");
+    for (const char* decay : {"{1, 0.9, 0.5}", "tensor{1, 0.9, 0.5}"}) {
+        INFO(decay);
+        const std::string given = std::string("with(") + decay + ")";
+        CHECK(lua("return check_bound('B7', " + given + ")") == "B7: has no input \"decay\", expected B, C, V, method, block");
+        CHECK(lua("local e = check_bound('C3', " + given + ") local n = #e // 3 return e.holds, #e % 3, "
+                  "(e[1].what:match(', head %d$')), (e[#e].what:match(', head %d$')), "
+                  "e[n + 1].measured <= check_bound('C3', with(0.9))[1].measured") == "true 0 , head 1 , head 3 true");
+    }
+    CHECK(lua("check_bound('C3', with{1, 0.9})")
+              .starts_with("user:1: check_bound: decay: 2 numbers, one a head, beside B = [2, 3, 20, 4], "
+                           "expected [b, 2, N, width]"));
+    CHECK(lua("check_bound('A7', {X = randn(4, 4), decay = {1}})")
+              .ends_with("expected a number: the inputs of A7 have no heads"));
+}

@@ -289,6 +289,14 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
         CHECK(contains(shown, page));
     };
     called("gla", "gated", "{update = \"gated\", ...}");
+    called("kimi", "gated_delta", "Kimi Delta Attention");
+    called("minimax", "lightning-attention-2", "alibi_slopes");
+    called("csv", "load", "rows:column(");
+    for (const std::string name : {"qwen", "qwen3_next"})
+        CHECK(contains(pages(name), name + ": the nearest here is gated_delta."));
+    for (const std::string name : {"granite", "nemotron", "bamba", "eagle", "finch", "wkv"})
+        CHECK(contains(pages(name), name + ": the nearest here is gated."));
+    CHECK(contains(pages("column"), "rows:column(\"gamma\")"));
     called("Gated DeltaNet", "gated_delta", "{update = \"gated_delta\", ...}");
     called("KDA", "gated_delta", "gate per key channel");
     called("mamba-2", "gated", "q = C, k = B");

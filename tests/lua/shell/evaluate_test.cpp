@@ -274,7 +274,7 @@ TEST_CASE("names that hide others are noted once", "[lua][evaluate]") {
     CHECK(notes("function load() end; pi = 3") ==
           "note: this is yours now; the library's is causeway.load\n"
           "note: this is yours now; the library's is causeway.pi\n");
-    CHECK(notes("string = 'a'") == "note: this is yours now; the shell had a string of its own\n");
+    CHECK(notes("string = 'a'") == "note: this is yours now; the shell's own string is back in a new shell\n");
     CHECK(notes("do local zeros = 3 end") == "");
 }
 
