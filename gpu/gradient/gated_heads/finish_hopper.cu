@@ -326,7 +326,7 @@ struct Finish {
         ptx::hold(dq);
         ptx::hold(dk);
         // Loads of the state that are still on their way must not see what a bulk copy puts in its place: a barrier of
-        // threads alone does not order the two. One chunk in some 30000 had another sum of S ⊙ E without.
+        // threads alone does not order the two, and S ⊙ E had another sum now and then without.
         if constexpr (has_gates) ptx::fence_proxy_async();
         __syncthreads();  // D, X and the first columns of the state are read
         Tile& dA = s.D[0];

@@ -164,8 +164,10 @@ TEST_CASE("check_bound says an unknown input first, and takes a decay a head", "
     for (const char* decay : {"{1, 0.9, 0.5}", "tensor{1, 0.9, 0.5}"}) {
         INFO(decay);
         const std::string given = std::string("with(") + decay + ")";
-        CHECK(lua("return check_bound('B7', " + given + ")") == "B7: has no input \"decay\", expected B, C, V, method, block");
-        CHECK(lua("local e = check_bound('C3', " + given + ") local n = #e // 3 return e.holds, #e % 3, "
+        CHECK(lua("return check_bound('B7', " + given + ")") ==
+              "B7: has no input \"decay\", expected B, C, V, method, block");
+        CHECK(lua("local e = check_bound('C3', " + given +
+                  ") local n = #e // 3 return e.holds, #e % 3, "
                   "(e[1].what:match(', head %d$')), (e[#e].what:match(', head %d$')), "
                   "e[n + 1].measured <= check_bound('C3', with(0.9))[1].measured") == "true 0 , head 1 , head 3 true");
     }
