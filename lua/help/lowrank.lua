@@ -45,7 +45,8 @@ manual.lowrank_error = {
              1; frobenius_bound, operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ in size
              over that of A. A row sum of 0 leaves no output: errors and bounds are then infinite
   residual   the relative residual with which an operator norm stopped
-  heads      the same for each head, with its batch and head, counted from 1, one batch after the other; above them the heads are the blocks of one block-diagonal matrix]],
+  heads      the same for each head, with its batch and head, counted from 1, one batch after the other; above them
+             the heads are the blocks of one block-diagonal matrix]],
   notes = [[e:table(), for e the result, has a row for each norm and, with the mask, for each claim that bounds it, as
 check_bound shows them; e:markdown() and e:latex() are that table as a text. With several batches a head is called
 [batch, head]. Of more than four heads it has the worst alone, the one whose relative error is largest (the output's

@@ -132,7 +132,8 @@ line_of("retnet retention multi_scale_retention multiscaleretention chunk_retent
 called("alibi_slopes", "alibi", "As decays they are exp(-alibi_slopes(h)).")
 called("lightning-attention-2", "lightning lightning_attention lightningattention lightning_attn transnormer "
   .. "transnormerllm minimax minimax_01 minimax_m1",
-  "S ← e^(-s) S + k vᵀ, o = Sᵀ q with the slope s of a head, those of ALiBi or a part of them (Qin et al. 2024; MiniMax-01):")
+  "S ← e^(-s) S + k vᵀ, o = Sᵀ q with the slope s of a head, those of ALiBi or a part of them (Qin et al. 2024; "
+    .. "MiniMax-01):")
 line_of("lightning lightning_attention lightningattention lightning_attn transnormer transnormerllm minimax minimax_01 "
   .. "minimax_m1",
   "causal_linear_attention(q, k, v, {decay = exp(-alibi_slopes(h))})")

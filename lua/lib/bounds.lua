@@ -179,7 +179,9 @@ local function heads_of(claim, inputs)
   if not known.B then
     refuse("got " .. causeway._noun(decay) .. ", expected a number: the inputs of " .. claim.id .. " have no heads")
   end
-  if of_tensor and causeway.ndims(decay) ~= 1 then refuse("got a tensor that is no list, expected one number a head") end
+  if of_tensor and causeway.ndims(decay) ~= 1 then
+    refuse("got a tensor that is no list, expected one number a head")
+  end
   local rates = of_tensor and decay:totable() or decay
   for _, name in ipairs({ "B", "C", "V" }) do
     local x = inputs[name]
