@@ -464,7 +464,7 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
             "rank: 1, expected 2 or more: a sampled column and the one for all others");
     refused("rfa", x, x, rank_and_seed(5), "rank: 5, expected an even number: a cosine and a sine for each direction");
     refused("taylor", x, x, rank_and_seed(4),
-            "rank: 4, expected 15 or nothing: taylor has 1 + d + d(d+1)/2 features, with full 1 + d + d², for width 4");
+            "rank: 4, expected 15 or nothing: taylor has 1 + d + d(d+1)/2 features; with full 1 + d + d² for width 4");
     refused("favor+", x, normal_tensor({1, 2, 9, 4}, 1), {}, "k: 1×2×9×4, expected 1×2×8×4 like q");
     refused("favor+", x, x.to(DType::f32), {}, "k: Float32, expected Float64 like q");
     refused(
