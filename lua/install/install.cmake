@@ -56,14 +56,17 @@ configure_file(lua/install/doc-base.in ${debian_folder}/doc-base/causeway @ONLY)
 configure_file(lua/install/lintian-overrides ${debian_folder}/overrides/causeway COPYONLY)
 file(WRITE ${debian_folder}/triggers "activate-noawait ldconfig\n")
 file(CHMOD ${debian_folder}/triggers PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+configure_file(lua/install/prerm ${debian_folder}/prerm COPYONLY FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
+               GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME causeway)
 set(CPACK_PACKAGE_CONTACT ${contact})
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "laboratory for causal attention in linear time")
-set(CPACK_PACKAGE_DESCRIPTION "Exact causal attention in linear time, gated and delta rules, softmax attention,
- low-rank factors, their gradients and language models: a Lua shell, a kernel for
- Jupyter, libraries for C and C++, a Python module, and the manual.")
+set(CPACK_PACKAGE_DESCRIPTION "Exact causal attention in linear time, gated and delta rules, softmax
+attention, low-rank factors, their gradients and language models: a Lua
+shell, a kernel for Jupyter, libraries for C and C++, a Python module, and
+the manual.")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALLED_DIRECTORIES ${debian_folder}/doc usr/share/doc/causeway ${debian_folder}/doc-base usr/share/doc-base
@@ -74,7 +77,7 @@ set(CPACK_DEBIAN_PACKAGE_SECTION math)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS python3)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${debian_folder}/triggers)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${debian_folder}/triggers ${debian_folder}/prerm)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gnuplot-nox, python3-numpy")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libeigen3-dev, libpcre2-dev, libutf8proc-dev, zlib1g-dev")
 include(CPack)
