@@ -75,10 +75,12 @@ Singular without_null_space(const MatrixXd& A) {
     return f;
 }
 
-// Entries below 1, by a power of two: their squares neither overflow nor vanish.
-MatrixXd scaled(const MatrixXd& A, int& exponent) {
+// Brings the entries below 1, by a power of two that it returns: their squares neither overflow nor vanish.
+int scale(MatrixXd& A) {
+    int exponent = 0;
     std::frexp(A.cwiseAbs().maxCoeff(), &exponent);
-    return A.unaryExpr([=](double x) { return std::ldexp(x, -exponent); });
+    for (double& x : A.reshaped()) x = std::ldexp(x, -exponent);
+    return exponent;
 }
 
 void scale_back(VectorXd& s, int exponent) {
@@ -96,21 +98,25 @@ Singular of_scaled(const MatrixXd& X) {
 
 }  // namespace
 
-Singular singular(const MatrixXd& A, Room room) {
-    int exponent = 0;
-    Singular f = interruptible(A.rows(), A.cols(), std::move(room), [X = scaled(A, exponent)] { return of_scaled(X); });
-    scale_back(f.s, exponent);
-    return f;
+Singular singular(MatrixXd A, Room room) {
+    const Eigen::Index m = A.rows(), n = A.cols();
+    return interruptible(m, n, std::move(room), [A = std::move(A)]() mutable {
+        const int exponent = scale(A);
+        Singular f = of_scaled(A);
+        scale_back(f.s, exponent);
+        return f;
+    });
 }
 
-VectorXd singular_values(const MatrixXd& A, Room room) {
-    int exponent = 0;
-    VectorXd s = interruptible(A.rows(), A.cols(), std::move(room), [X = scaled(A, exponent)] {
-        VectorXd values = Eigen::BDCSVD<MatrixXd>(X).singularValues();
-        return values.allFinite() ? values : of_scaled(X).s;
+VectorXd singular_values(MatrixXd A, Room room) {
+    const Eigen::Index m = A.rows(), n = A.cols();
+    return interruptible(m, n, std::move(room), [A = std::move(A)]() mutable {
+        const int exponent = scale(A);
+        VectorXd s = Eigen::BDCSVD<MatrixXd>(A).singularValues();
+        if (!s.allFinite()) s = of_scaled(A).s;
+        scale_back(s, exponent);
+        return s;
     });
-    scale_back(s, exponent);
-    return s;
 }
 
 }  // namespace causeway::dense

@@ -18,7 +18,7 @@ struct Singular {
 // A of finite entries. Divide and conquer; its result is tried on one vector, and where that fails the null space is
 // first split off by a complete orthogonal decomposition, with the singular values there, below rounding, set to 0. O(m
 // n k). Both stop for interrupt::check(); `room` is held for as long as they compute.
-Singular singular(const Eigen::MatrixXd& A, Room room = {});
-Eigen::VectorXd singular_values(const Eigen::MatrixXd& A, Room room = {});
+Singular singular(Eigen::MatrixXd A, Room room = {});
+Eigen::VectorXd singular_values(Eigen::MatrixXd A, Room room = {});
 
 }  // namespace causeway::dense
