@@ -30,6 +30,17 @@ void note_growth(lua_State* L, std::initializer_list<std::optional<Tensor>> inpu
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);
 
+// Pushes the output and the state of the gated family or the general rule, and the checkpoints where there are some;
+// returns how many that are.
+template <class Result>
+int push_output(lua_State* L, const Result& result) {
+    push(L, result.O);
+    push(L, result.state);
+    if (!result.checkpoints) return 2;
+    push(L, *result.checkpoints);
+    return 3;
+}
+
 // Into the table on top of the stack, under both names of the inputs.
 template <class T>
 void set_input_gradients(lua_State* L, const T& dq, const T& dk, const T& dv) {

@@ -322,7 +322,7 @@ int load_rows(lua_State* L, const std::string& path) {
         lua_rawseti(L, -2, n);
     }
     push_causeway(L);
-    lua_getfield(L, -1, "_file_rows");  // of lua/lib/sweep.lua: it gives the rows their methods
+    lua_getfield(L, -1, "_file_rows");  // of lua/lib/rows.lua: it gives the rows their methods
     lua_pushvalue(L, -3);
     lua_call(L, 1, 0);
     lua_pop(L, 1);

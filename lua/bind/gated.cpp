@@ -32,11 +32,7 @@ int linear_attention_(lua_State* L) {
     const LinearResult result =
         counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
     if (grows) note_growth(L, {k, v, o.beta}, "linear_attention", "update = \"" + o.update + "\" is", result.state);
-    push(L, result.O);
-    push(L, result.state);
-    if (!result.checkpoints) return 2;
-    push(L, *result.checkpoints);
-    return 3;
+    return push_output(L, result);
 }
 
 // Throws Error where one token is given as [batch, heads, d_k], as beside a state of four dimensions.

@@ -23,11 +23,7 @@ int general_linear_attention_(lua_State* L) {
     if (grows)
         note_growth(L, {k, v, o.u, o.w, o.a}, "general_linear_attention", "delta rules, comba and the like, are",
                     result.state);
-    push(L, result.O);
-    push(L, result.state);
-    if (!result.checkpoints) return 2;
-    push(L, *result.checkpoints);
-    return 3;
+    return push_output(L, result);
 }
 
 // general_linear_attention_step(q, k, v, state, options) -> output, state

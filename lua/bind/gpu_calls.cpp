@@ -99,11 +99,7 @@ int linear_attention_(lua_State* L) {
     }
     const gpu::LinearResult result = gpu::linear_attention(q, k, v, checked_as_it_waits(o));
     wait();
-    push(L, result.O);
-    push(L, result.state);
-    if (!result.checkpoints) return 2;
-    push(L, *result.checkpoints);
-    return 3;
+    return push_output(L, result);
 }
 
 int linear_attention_step_(lua_State* L) {
@@ -162,11 +158,7 @@ int general_linear_attention_(lua_State* L) {
     count_slots_from_zero(o);
     const gpu::LinearResult result = gpu::general_linear_attention(q, k, v, o);
     wait();
-    push(L, result.O);
-    push(L, result.state);
-    if (!result.checkpoints) return 2;
-    push(L, *result.checkpoints);
-    return 3;
+    return push_output(L, result);
 }
 
 int general_linear_attention_step_(lua_State* L) {
