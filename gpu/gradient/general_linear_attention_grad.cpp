@@ -15,7 +15,7 @@ Tensor shared_as_given(const Tensor& grad, const Tensor& given, Index shared, cu
     if (shared == 1 || grad.size() == 0) return grad.reshape(given.shape()).to(given.dtype(), stream);
     const Shape& s = grad.shape();
     const Tensor sum(DType::f32, given.shape(), stream);
-    sum_heads(grad.as<float>(), sum.as<float>(), s[0] * s[1] / shared, shared, s[2] * s[3], stream);
+    sum_heads(grad.data(), sum.data(), Type::Float32, s[0] * s[1] / shared, shared, s[2] * s[3], stream);
     return sum.to(given.dtype(), stream);
 }
 

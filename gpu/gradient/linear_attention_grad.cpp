@@ -1,6 +1,9 @@
 #include "gpu/gradient/linear_attention_grad.hpp"
 
+#include <algorithm>
+
 #include "gpu/base/error.hpp"
+#include "gpu/base/fork.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gradient/gated.hpp"
@@ -16,7 +19,7 @@ Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream) {
     if (grad.size() == given.size()) return grad.reshape(given.shape()).to(given.dtype(), stream);
     const Shape& s = grad.shape();
     const Tensor sum(DType::f32, given.shape(), stream);
-    sum_heads(grad.as<float>(), sum.as<float>(), s[0], s[1], s[2] * s[3], stream);
+    sum_heads(grad.data(), sum.data(), Type::Float32, s[0], s[1], s[2] * s[3], stream);
     return sum.to(given.dtype(), stream);
 }
 
@@ -35,11 +38,8 @@ namespace {
 
 // sums: of each `shared` consecutive heads of `each` one.
 void add_shared(const Tensor& each, const Tensor& sums, Index shared, cudaStream_t stream) {
-    if (each.size() == 0) return;
-    const Tensor wide = each.to(DType::f32, stream), sum(DType::f32, sums.shape(), stream);
-    const Index row = each.shape()[1] * each.shape()[2];
-    sum_heads(wide.as<float>(), sum.as<float>(), each.shape()[0] / shared, shared, row, stream);
-    convert(sum.data(), sum.type(), sums.data(), sums.type(), sum.size(), stream);
+    const Shape& s = each.shape();
+    sum_heads(each.data(), sums.data(), each.type(), s[0] / shared, shared, s[1] * s[2], stream);
 }
 
 // Queues a piece.
@@ -55,6 +55,24 @@ void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, 
     const Buffer workspace(gated_gradient_workspace(a), stream);
     a.in.workspace = {workspace.data(), workspace.bytes()};
     gated_gradient(a, stream);
+}
+
+// Queues all pieces, sequences that know nothing of each other, on a few streams: the longest first, each where the
+// fewest tokens are queued. A short one leaves most of the GPU to others.
+void run_all(const GatedGradArgs& all, const gated::Runs& runs, cudaStream_t stream) {
+    std::vector<Piece> pieces = runs.pieces.list;
+    if (pieces.size() == 1) return run(all, runs, pieces[0], stream);
+    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& x, const Piece& y) { return x.n > y.n; });
+    constexpr std::size_t most_streams = 4;
+    std::vector<Index> queued(std::min(pieces.size(), most_streams), 0);
+    if (queued.empty()) return;
+    Fork fork(stream, queued.size());
+    for (const Piece& piece : pieces) {
+        const auto least = std::min_element(queued.begin(), queued.end());
+        *least += piece.n;
+        run(all, runs, piece, fork[static_cast<std::size_t>(least - queued.begin())]);
+    }
+    fork.join();
 }
 
 }  // namespace
@@ -98,7 +116,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         a.dbeta = dbeta.as<float>();
     }
     const gated::Runs runs(call, o.cu_seqlens, 0, o.stream);
-    for (const Piece& piece : runs.pieces.list) run(a, runs, piece, o.stream);
+    run_all(a, runs, o.stream);
     if (runs.pieces.list.size() > 1) {
         const auto& cuts = runs.pieces.cuts;
         if (a.in.g) dg = by_heads(dg, cuts, runs.heads, n.gates, o.stream);

@@ -1,6 +1,10 @@
 #include "gpu/gradient/quotient.hpp"
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <algorithm>
+#include <type_traits>
 
 #include "gpu/base/error.hpp"
 #include "gpu/kit/warp.cuh"
@@ -66,15 +70,43 @@ __global__ __launch_bounds__(threads) void sum_gates_kernel(const float* dg, con
     if (threadIdx.x == 0) dgamma[blockIdx.x] = static_cast<float>(part[0] * exp(-static_cast<double>(g[first * N])));
 }
 
-__global__ __launch_bounds__(threads) void sum_heads_kernel(const float* from, float* to, std::int64_t heads,
-                                                            std::int64_t row, std::int64_t n) {
+// What a thread reads and writes at once; sums of 16-bit elements are Float32, those of Float32 are Float64.
+template <class T, int n>
+struct alignas(sizeof(T) * n) Several {
+    T x[n];
+};
+template <class Sum, class T, int n>
+__global__ __launch_bounds__(threads) void sum_heads_kernel(const Several<T, n>* from, Several<T, n>* to,
+                                                            std::int64_t heads, std::int64_t row, std::int64_t count) {
     const std::int64_t step = std::int64_t{gridDim.x} * threads;
-    for (std::int64_t i = blockIdx.x * std::int64_t{threads} + threadIdx.x; i < n; i += step) {
+    for (std::int64_t i = blockIdx.x * std::int64_t{threads} + threadIdx.x; i < count; i += step) {
         const std::int64_t b = i / row, j = i % row;
-        double sum = 0;
-        for (std::int64_t h = 0; h < heads; ++h) sum += static_cast<double>(from[(b * heads + h) * row + j]);
-        to[i] = static_cast<float>(sum);
+        Sum sum[n] = {};
+        for (std::int64_t h = 0; h < heads; ++h) {
+            const Several<T, n> part = from[(b * heads + h) * row + j];
+#pragma unroll
+            for (int e = 0; e < n; ++e) sum[e] += static_cast<Sum>(static_cast<float>(part.x[e]));
+        }
+        Several<T, n> out;
+#pragma unroll
+        for (int e = 0; e < n; ++e) out.x[e] = static_cast<T>(static_cast<float>(sum[e]));
+        to[i] = out;
     }
+}
+
+// Sixteen bytes at a time where the rows allow it.
+template <class Sum, class T>
+void sum_heads_of(const void* from, void* to, std::int64_t batch, std::int64_t heads, std::int64_t row,
+                  cudaStream_t stream) {
+    const auto run = [&]<int n>(std::integral_constant<int, n>) {
+        const std::int64_t each = row / n, count = batch * each;
+        sum_heads_kernel<Sum, T, n><<<blocks_for(count, threads), threads, 0, stream>>>(
+            static_cast<const Several<T, n>*>(from), static_cast<Several<T, n>*>(to), heads, each, count);
+    };
+    constexpr int wide = 16 / static_cast<int>(sizeof(T));
+    const bool aligned = (reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to)) % 16 == 0;
+    if (aligned && row % wide == 0) run(std::integral_constant<int, wide>());
+    else run(std::integral_constant<int, 1>());
 }
 
 }  // namespace
@@ -107,11 +139,12 @@ void sum_gates(const float* dg, const float* g, float* dgamma, std::int64_t batc
     check_launch("summing gradients of gates");
 }
 
-void sum_heads(const float* from, float* to, std::int64_t batch, std::int64_t heads, std::int64_t row,
+void sum_heads(const void* from, void* to, Type type, std::int64_t batch, std::int64_t heads, std::int64_t row,
                cudaStream_t stream) {
-    const std::int64_t n = batch * row;
-    if (n == 0) return;
-    sum_heads_kernel<<<blocks_for(n, threads), threads, 0, stream>>>(from, to, heads, row, n);
+    if (batch * row == 0) return;
+    if (type == Type::Float32) sum_heads_of<double, float>(from, to, batch, heads, row, stream);
+    else if (type == Type::BFloat16) sum_heads_of<float, __nv_bfloat16>(from, to, batch, heads, row, stream);
+    else sum_heads_of<float, __half>(from, to, batch, heads, row, stream);
     check_launch("summing over heads");
 }
 

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "gpu/kit/layout.hpp"
+
 namespace causeway::gpu {
 
 // to [rows, d + 1] = [from [rows, d], 1], and back.
@@ -20,8 +22,8 @@ void quotient_gradient(const float* G, float* x, std::int64_t rows, std::int64_t
 void sum_gates(const float* dg, const float* g, float* dgamma, std::int64_t batch, std::int64_t heads, std::int64_t N,
                bool one, cudaStream_t stream);
 
-// to [batch, row] = Σ_h from [batch, heads, row].
-void sum_heads(const float* from, float* to, std::int64_t batch, std::int64_t heads, std::int64_t row,
+// to [batch, row] = Σ_h from [batch, heads, row], rounded once.
+void sum_heads(const void* from, void* to, Type type, std::int64_t batch, std::int64_t heads, std::int64_t row,
                cudaStream_t stream);
 
 }  // namespace causeway::gpu
