@@ -17,8 +17,10 @@ using std::int64_t;
 using namespace gated_heads;
 
 constexpr const char* name = "gated_gradient";
-constexpr int64_t tiles_of_part = 512;  // states of a block of columns, of all heads together
-constexpr int64_t rounds = 2;           // what is prepared of the second one is prepared beside the first sweep
+// States of a block of columns, of all heads together, of a part; and with how many all chunks are one part, which has
+// as much room then, since it has one place and not two.
+constexpr int64_t tiles_of_part = 512, tiles_of_whole = 2 * tiles_of_part;
+constexpr int64_t rounds = 2;  // what is prepared of the second one is prepared beside the first sweep
 
 // Where 64 columns of each token lie between the kernels.
 struct Square {
@@ -42,6 +44,7 @@ struct Plan {
         chunks = (call.N + C - 1) / C;
         const auto balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(chunks) / 4));
         each = std::max({tiles_of_part / blocks / std::max<int64_t>(call.all_heads, 1), balanced, int64_t{2}});
+        if (chunks * blocks * call.all_heads <= tiles_of_whole) each = std::max(each, chunks);
         parts = (chunks + each - 1) / each;
         state = call.all_heads * call.dk * call.dv;
         raw = call.all_heads * blocks * raw_floats;
@@ -105,6 +108,62 @@ Maps maps_of(const GatedGradArgs& a, const Plan& plan, unsigned char* workspace)
     return m;
 }
 
+// Chunks of `all` from `first` on, at most n.
+Part chunks_of(const Plan& plan, const Part& all, int64_t first, int64_t n) {
+    Part p = all;
+    p.first = static_cast<int>(first), p.chunks = static_cast<int>(std::min(n, plan.chunks - first));
+    return p;
+}
+
+Part part_of(const Plan& plan, const Part& all, unsigned char* workspace, int64_t i) {
+    Part p = chunks_of(plan, all, i * plan.each, plan.each);
+    p.S = workspace + plan.S[i % 2], p.E = workspace + plan.E[i % 2];
+    return p;
+}
+
+// All chunks as one part: the sweep over E needs nothing of that over S, and runs beside it.
+void run_whole(const Maps& maps, Part p, cudaStream_t stream) {
+    launch_prepare(maps, p, stream);
+    launch_forward(maps, p, stream);
+    p.beside = true;
+    launch_backward(maps, p, stream);
+    p.beside = false;
+    launch_finish(maps, p, stream);
+}
+
+void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned char* workspace, cudaStream_t stream) {
+    // What is prepared of the next chunks is prepared beside the sweep over these.
+    const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.each - 1) / plan.each * plan.each;
+    for (int64_t first = 0; first < plan.chunks; first += round) {
+        Part p = chunks_of(plan, all, first, round);
+        if (first == 0) launch_prepare(maps, p, stream);
+        launch_forward(maps, p, stream);
+        if (first + round >= plan.chunks) break;
+        p = chunks_of(plan, all, first + round, round);
+        p.beside = true;
+        launch_prepare(maps, p, stream);
+    }
+    const auto finish = [&](int64_t i, bool is_beside) {
+        Part p = part_of(plan, all, workspace, i);
+        p.beside = is_beside;
+        launch_finish(maps, p, stream);
+    };
+    // A part is finished beside the sweeps over the one before it. Sweeps that take most of the device would leave no
+    // room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones begin first.
+    const bool finish_first = 2 * plan.call.all_heads * plan.blocks > device().multiprocessors * 3 / 4;
+    for (int64_t i = plan.parts - 1; i >= 0; --i) {
+        const bool more = i + 1 < plan.parts;
+        if (more && finish_first) finish(i + 1, false);
+        Part p = part_of(plan, all, workspace, i);
+        p.beside = more && finish_first;
+        launch_backward(maps, p, stream);
+        p.beside = true;
+        launch_again(maps, p, stream);
+        if (more && !finish_first) finish(i + 1, true);
+    }
+    finish(0, false);
+}
+
 }  // namespace
 
 bool gated_heads_gradient_takes(const GatedGradArgs& a) {
@@ -152,46 +211,8 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     all.between = floats(plan.between);
     all.dg = a.dg, all.dbeta = a.dbeta, all.dstate_in = given, all.dstate_out = a.dstate;
     all.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
-    const auto chunks_from = [&](int64_t first, int64_t n) {
-        Part p = all;
-        p.first = static_cast<int>(first), p.chunks = static_cast<int>(std::min(n, plan.chunks - first));
-        return p;
-    };
-    // What is prepared of the next chunks is prepared beside the sweep over these.
-    const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.each - 1) / plan.each * plan.each;
-    for (int64_t first = 0; first < plan.chunks; first += round) {
-        Part p = chunks_from(first, round);
-        if (first == 0) launch_prepare(maps, p, stream);
-        launch_forward(maps, p, stream);
-        if (first + round >= plan.chunks) break;
-        p = chunks_from(first + round, round);
-        p.beside = true;
-        launch_prepare(maps, p, stream);
-    }
-    const auto part = [&](int64_t i) {
-        Part p = chunks_from(i * plan.each, plan.each);
-        p.S = at + plan.S[i % 2], p.E = at + plan.E[i % 2];
-        return p;
-    };
-    const auto finish = [&](int64_t i, bool is_beside) {
-        Part p = part(i);
-        p.beside = is_beside;
-        launch_finish(maps, p, stream);
-    };
-    // A part is finished beside the sweeps over the one before it. Sweeps that take most of the device would leave no
-    // room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones begin first.
-    const bool finish_first = 2 * plan.call.all_heads * plan.blocks > device().multiprocessors * 3 / 4;
-    for (int64_t i = plan.parts - 1; i >= 0; --i) {
-        const bool more = i + 1 < plan.parts;
-        if (more && finish_first) finish(i + 1, false);
-        Part p = part(i);
-        p.beside = more && finish_first;
-        launch_backward(maps, p, stream);
-        p.beside = true;
-        launch_again(maps, p, stream);
-        if (more && !finish_first) finish(i + 1, true);
-    }
-    finish(0, false);
+    if (plan.parts == 1) run_whole(maps, part_of(plan, all, at, 0), stream);
+    else run_parts(maps, plan, all, at, stream);
     gradient::Walks walks{};
     walks.call = plan.call;
     walks.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);

@@ -44,8 +44,7 @@ struct Again {
         ptx::fence_proxy_async();
         __syncthreads();
         if (!leads()) return;
-        const int64_t tile = (at.bh * p.chunks + c) * p.blocks + at.block;
-        ptx::bulk_store(p.S + tile * state_bytes, ptx::shared_address(s.S), state_bytes);
+        ptx::bulk_store(state_of(p, p.S, at, c), ptx::shared_address(s.S), state_bytes);
         ptx::tma_store_commit();
     }
     __device__ __forceinline__ void step(int n) {

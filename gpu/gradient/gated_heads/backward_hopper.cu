@@ -61,8 +61,7 @@ struct Backward {
         ptx::fence_proxy_async();
         ptx::named_barrier_sync(heads_written, barriers::warpgroup);
         if (threadIdx.x > 0) return;
-        const int64_t tile = (at.bh * p.chunks + c) * p.blocks + at.block;
-        if (with_state) ptx::bulk_store(p.E + tile * state_bytes, ptx::shared_address(s.S), state_bytes);
+        if (with_state) ptx::bulk_store(state_of(p, p.E, at, c), ptx::shared_address(s.S), state_bytes);
         if (c + 1 < p.chunks)
             ptx::tma_store(maps.dv, ptx::shared_address(&s.X), columns * at.block, (p.first + c + 1) * C, at.h, at.b,
                            ptx::evict_normal);

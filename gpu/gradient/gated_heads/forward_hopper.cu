@@ -1,4 +1,4 @@
-// The state, chunk after chunk, for U. README.md has the letters.
+// The state, chunk after chunk, for U, and for itself where all chunks are one part. README.md has the letters.
 #include "gpu/gradient/gated_heads/sweep.cuh"
 #include "gpu/kit/pipeline.cuh"
 
@@ -14,9 +14,10 @@ struct ForwardShared {
         Tile k[2], v, W;
         ChunkGates gates;
     } stage[stages];
-    Tile U;  // on its way to memory
+    Tile S[2], U;  // on their way to memory
     PipelineBarriers<stages> barriers;
 };
+static_assert(sizeof(ForwardShared) <= limits::max_shared_bytes);
 using Stage = ForwardShared::Stage;
 using ForwardPipeline =
     Pipeline<stages, sizeof(Stage), offsetof(ForwardShared, stage), offsetof(ForwardShared, barriers)>;
@@ -47,16 +48,19 @@ struct Forward {
     State state;
     uint32_t written[16];  // U of the chunk before
 
-    // U of the chunk before c, to memory.
-    __device__ __forceinline__ void record(int c) const {
+    // The state before chunk c, where it is wanted, and U of the chunk before, to memory.
+    __device__ __forceinline__ void record(int c, bool with_state) const {
         if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();
         ptx::named_barrier_sync(heads_free, barriers::warpgroup);
-        write_transposed(ptx::shared_address(&s.U), written);
+        if (with_state) write_transposed(ptx::shared_address(s.S), state.a);
+        if (c > 0) write_transposed(ptx::shared_address(&s.U), written);
         ptx::fence_proxy_async();
         ptx::named_barrier_sync(heads_written, barriers::warpgroup);
         if (threadIdx.x > 0) return;
-        ptx::tma_store(maps.U, ptx::shared_address(&s.U), columns * at.block, (p.first + c - 1) * C, at.h, at.b,
-                       ptx::evict_normal);
+        if (with_state) ptx::bulk_store(state_of(p, p.S, at, c), ptx::shared_address(s.S), state_bytes);
+        if (c > 0)
+            ptx::tma_store(maps.U, ptx::shared_address(&s.U), columns * at.block, (p.first + c - 1) * C, at.h, at.b,
+                           ptx::evict_normal);
         ptx::tma_store_commit();
     }
     // U = diag(β) Y, Y = X + W diag(β) X, X = V - a ⊙ K S.
@@ -68,7 +72,7 @@ struct Forward {
         uint32_t x[16];
         pipe.consumer_wait(n);
         state.times_rows(w, tiles);
-        if (c > 0) record(c);
+        if (c > 0 || p.S) record(c, p.S != nullptr);
         read_transposed(x, tiles + static_cast<uint32_t>(offsetof(Stage, v)));
         ptx::wgmma_wait<0>();
         ptx::hold(w);
@@ -105,7 +109,7 @@ struct Forward {
             const int next = p.first + c + 1;
             if (next % p.every == 0 && next < p.all_chunks) state.store_packed(boundary(p, next));
         }
-        record(p.chunks);
+        record(p.chunks, false);
         if (!p.is_last()) state.store_raw(p.between + blockIdx.x * raw_floats);
         if (p.is_last() && !are_finite(state.s)) *p.not_finite = 1;
         if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();

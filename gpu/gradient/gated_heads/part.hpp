@@ -40,7 +40,7 @@ struct Part {
     int q_step, k_step, v_step, dO_step;  // 0 where all heads share one, which TMA then sees, else 1
     int W_column, P_column;               // where they begin in their maps
     unsigned char* gates;                 // [all heads, all chunks]
-    unsigned char *S, *E;                 // of the part: [all heads, chunks, blocks]
+    unsigned char *S, *E;                 // of the part: [all heads, chunks, blocks]; S null: the sweep keeps none
     // The states before chunks `every`, 2 `every` ..., where parts begin: [.., all heads, blocks, raw_words].
     std::uint32_t* boundaries;
     int every;

@@ -28,6 +28,10 @@ struct Place {
 __device__ __forceinline__ const unsigned char* gates_of(const Part& p, const Place& at, int c) {
     return p.gates + (at.bh * p.all_chunks + p.first + c) * gates_bytes;
 }
+// Of the states of a part, S or E, those of chunk c.
+__device__ __forceinline__ unsigned char* state_of(const Part& p, unsigned char* states, const Place& at, int c) {
+    return states + ((at.bh * p.chunks + c) * p.blocks + at.block) * state_bytes;
+}
 // The state before a chunk, for which it is kept.
 __device__ __forceinline__ uint32_t* boundary(const Part& p, int chunk) {
     return p.boundaries + ((chunk / p.every - 1) * p.call.all_heads * p.blocks + blockIdx.x) * raw_words;
