@@ -7,25 +7,20 @@
 // packed: as many tokens as packed sequences in one call, with the bits of deterministic = "prefix" too, as a call for
 // each of them, as a batch, and as one sequence.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
 #include "gpu/base/copy.hpp"
+#include "gpu/bench/delta_inputs.cuh"
 #include "gpu/bench/gated_problem.hpp"
 #include "gpu/gated/delta.hpp"
-#include "gpu/kit/warp.cuh"
 
 using namespace causeway;
 using namespace causeway::gpu;
 using bench::GatedProblem;
 using bench::GatedTensors;
+using bench::Gates;
 using std::int64_t;
 
 namespace {
 
-// usual: log α = -0.075 x², x normal; quarter: logsigmoid(x) / 16, and none in every fourth head, as FlashQLA's
-// benchmark has them.
-enum class Gates { none, usual, slow, strong, resets, quarter };
 enum class Keys { independent, correlated };  // correlated: cosines about 0.5
 
 // A problem of the family whose keys have length 1, which the delta rule needs.
@@ -54,67 +49,23 @@ struct Problem {
     }
 };
 
-__device__ uint32_t mix(uint64_t x) {  // SplitMix64's finaliser (Steele, Lea, Flood 2014)
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return static_cast<uint32_t>((x ^ (x >> 31)) >> 32);
-}
-__device__ float uniform(uint64_t seed, uint64_t i) {
-    return (static_cast<float>(mix((seed << 40) + i * 0x9e3779b97f4a7c15) >> 8) + 0.5f) * 0x1p-24f;
-}
-
-// Rows of `width` normal elements of deviation width^-1/2, every `step` elements, to unit length; correlated: one
-// direction of unit length added first.
-template <class T>
-__global__ void unit_rows(T* x, int64_t rows, int width, int64_t step, bool correlated, uint64_t seed) {
-    const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
-    const int lane = threadIdx.x % 32;
-    if (row >= rows) return;
-    T* r = x + row * step;
-    const float along = rsqrtf(static_cast<float>(width));
-    float sum = 0;
-    for (int i = lane; i < width; i += 32) {
-        float y = r[i];
-        if (correlated) y += mix(seed + i) & 1 ? along : -along;
-        r[i] = static_cast<T>(y);
-        sum += y * y;
-    }
-    const float by = rsqrtf(sum_of_warp(sum));
-    for (int i = lane; i < width; i += 32) r[i] = static_cast<T>(static_cast<float>(r[i]) * by);
-}
-
-__global__ void fill_gates(float* g, int64_t n, int64_t tokens, Gates kind, uint64_t seed) {
-    const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    const float u = uniform(seed, i), x = sqrtf(-2 * logf(u)) * cospif(2 * uniform(seed + 1, i));
-    float y = -0.075f * x * x;
-    if (kind == Gates::slow) y *= 0.01f;
-    if (kind == Gates::strong) y *= 100;
-    if (kind == Gates::resets && uniform(seed + 2, i) < 0.02f) y = -INFINITY;
-    if (kind == Gates::quarter) y = i / tokens % 4 == 3 ? 0.0f : -log1pf(expf(-x)) / 16;
-    g[i] = y;
-}
-
-__global__ void fill_beta(float* beta, int64_t n, float low, float high, uint64_t seed) {
-    const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-    if (i < n) beta[i] = uniform(seed + 3, i) < 0.02f ? 0.0f : low + (high - low) * uniform(seed + 4, i);
-}
-
 GatedTensors make(const Problem& p, std::uint64_t seed, cudaStream_t stream) {
     GatedTensors t = bench::make(p.gated(), seed, stream);
     const int64_t rows = p.B * p.H * p.N;
     const auto unit = [&](const Buffer& x, int64_t n, bool correlated) {
         const auto blocks = static_cast<unsigned>((n + 7) / 8);
         if (p.type == Type::BFloat16)
-            unit_rows<<<blocks, 256, 0, stream>>>(x.as<__nv_bfloat16>(), n, p.dk, p.dk + p.pad, correlated, seed);
-        else unit_rows<<<blocks, 256, 0, stream>>>(x.as<__half>(), n, p.dk, p.dk + p.pad, correlated, seed);
+            bench::unit_rows<<<blocks, 256, 0, stream>>>(x.as<__nv_bfloat16>(), n, p.dk, p.dk + p.pad, correlated,
+                                                         seed);
+        else bench::unit_rows<<<blocks, 256, 0, stream>>>(x.as<__half>(), n, p.dk, p.dk + p.pad, correlated, seed);
     };
     unit(t.q, rows * p.group, false), unit(t.k, rows, p.keys == Keys::correlated);
     const auto blocks = static_cast<unsigned>((rows + 255) / 256);
-    if (p.gates != Gates::none) fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.N, p.gates, seed);
+    if (p.gates != Gates::none)
+        bench::fill_gates<<<blocks, 256, 0, stream>>>(t.g.as<float>(), rows, p.N, p.gates, seed);
     if (p.delta)
-        fill_beta<<<blocks, 256, 0, stream>>>(t.beta.as<float>(), rows, static_cast<float>(p.beta_low),
-                                              static_cast<float>(p.beta_high), seed);
+        bench::fill_beta<<<blocks, 256, 0, stream>>>(t.beta.as<float>(), rows, static_cast<float>(p.beta_low),
+                                                     static_cast<float>(p.beta_high), seed);
     check_launch("filling the inputs");
     t.give_workspace(delta_hopper_workspace(t.args), stream);
     return t;
