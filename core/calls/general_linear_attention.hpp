@@ -54,8 +54,8 @@ std::vector<Option<S>> of_all_general_calls() {
          .standard = "none",
          .example = "u = k / 8, w = k"},
         {.name = "scale", .member = &S::scale, .text = "factor on q", .example = "scale = 1 / math.sqrt(8)"},
-        device_option<S>(true),
-        layout_option<S>(true),
+        device_option<S>(),
+        layout_option<S>(),
     };
 }
 

@@ -26,6 +26,19 @@ if(NOT PROJECT_IS_TOP_LEVEL)
 endif()
 
 set(CAUSEWAY_PYTHON_DIR lib/python3/dist-packages CACHE STRING "Where the Python module is installed, below the prefix")
+# What the module opens where it is installed: a library with nothing in it that needs libcauseway. What a library needs
+# the loader looks for by name, and so takes the one for this processor, in glibc-hwcaps, where there is one.
+if(NOT APPLE)
+  set(module_folder ${PROJECT_BINARY_DIR}/generated/module)
+  file(WRITE ${module_folder}/nothing.cpp "")
+  add_library(causeway_module SHARED EXCLUDE_FROM_ALL ${module_folder}/nothing.cpp)
+  file(RELATIVE_PATH from_module /prefix/${CAUSEWAY_PYTHON_DIR}/causeway /prefix/${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(causeway_module PROPERTIES OUTPUT_NAME causeway LIBRARY_OUTPUT_DIRECTORY ${module_folder} NO_SONAME ON
+                        BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH "$ORIGIN;$ORIGIN/${from_module}")
+  target_link_libraries(causeway_module PRIVATE causeway_c)
+  target_link_options(causeway_module PRIVATE -nostdlib -Wl,--no-as-needed)
+  install(TARGETS causeway_module DESTINATION ${CAUSEWAY_PYTHON_DIR}/causeway)
+endif()
 set_target_properties(causeway_core PROPERTIES EXPORT_NAME core)
 install(TARGETS causeway_core causeway_c EXPORT causeway-targets)
 install(DIRECTORY core/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/causeway/core FILES_MATCHING PATTERN *.hpp
@@ -44,4 +57,10 @@ file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix) 
 foreach(name causeway causeway-core)
   configure_file(core/install/${name}.pc.in ${generated_folder}/${name}.pc @ONLY)
   install(FILES ${generated_folder}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endforeach()
+
+# The library for processors of a level, where it was built (./lab build package), which the loader takes on those.
+foreach(level x86-64-v3 x86-64-v4)
+  install(FILES ${PROJECT_BINARY_DIR}/${level}/libcauseway.so.${PROJECT_VERSION} DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level}
+          RENAME libcauseway.so.${PROJECT_VERSION_MAJOR} OPTIONAL)
 endforeach()

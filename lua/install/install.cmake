@@ -8,6 +8,9 @@ add_custom_command(
   VERBATIM)
 # Everything that is installed: `./lab build package` makes it, and a package of it.
 add_custom_target(installed DEPENDS ${manual_page} causeway causeway_c)
+if(TARGET causeway_module)
+  add_dependencies(installed causeway_module)
+endif()
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
@@ -24,6 +27,11 @@ if(TARGET causeway-kernel)
   configure_file(lua/notebook/kernel.json ${PROJECT_BINARY_DIR}/generated/kernel.json @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/generated/kernel.json DESTINATION ${CMAKE_INSTALL_DATADIR}/jupyter/kernels/causeway)
 endif()
+# Those for processors of a level, where they were built (./lab build package): lua/start goes on as one of them.
+foreach(level x86-64-v3 x86-64-v4)
+  install(PROGRAMS ${PROJECT_BINARY_DIR}/${level}/causeway ${PROJECT_BINARY_DIR}/${level}/causeway-kernel
+          DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/causeway/${level} OPTIONAL)
+endforeach()
 install(FILES ${manual_page}.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 # The manual as pages, where it was built (./lab build manual).
 install(DIRECTORY ${PROJECT_BINARY_DIR}/manual/ DESTINATION ${CMAKE_INSTALL_DOCDIR}/html OPTIONAL)

@@ -1,6 +1,9 @@
 // Tensors on the GPU in the shell: what is said where there is none, and that every call runs where its tensors are.
 #include "lua/bind/gpu.hpp"
 
+#include <algorithm>
+
+#include "core/calls/description.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
 
@@ -51,6 +54,19 @@ TEST_CASE("Without a GPU, asking for one says why and loses nothing", "[lua][gpu
     CHECK(lua("return causal_linear_attention(randn(5, 2), randn(5, 2), randn(5, 2), {precision = 'f8'})")
               .find("precision") != std::string::npos);
 }
+
+#ifdef CAUSEWAY_GPU
+TEST_CASE("A call has the GPU among its devices where it runs there", "[lua][gpu]") {
+    for (const auto& call : causeway::calls::descriptions()) {
+        const auto* device = call.option("device");
+        if (!device) continue;
+        CAPTURE(call.name);
+        const auto devices = device->choices();
+        const bool named = std::find(devices.begin(), devices.end(), "gpu") != devices.end();
+        CHECK(named == (causeway::lua::gpu_call(call.name.c_str()) != nullptr));
+    }
+}
+#endif
 
 TEST_CASE("Tensors go to the GPU and come back the same", "[lua][gpu]") {
     if (!on_gpu()) return;
