@@ -8,6 +8,9 @@ add_custom_command(
   VERBATIM)
 # Everything that is installed: `./lab build package` makes it, and a package of it.
 add_custom_target(installed DEPENDS ${manual_page} causeway causeway_c)
+if(CAUSEWAY_HAS_GPU)
+  add_dependencies(installed causeway_c_gpu)
+endif()
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
