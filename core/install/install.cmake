@@ -54,6 +54,7 @@ write_basic_package_version_file(${generated_folder}/causeway-config-version.cma
 install(FILES ${generated_folder}/causeway-config.cmake ${generated_folder}/causeway-config-version.cmake DESTINATION ${package_folder})
 install(EXPORT causeway-targets NAMESPACE causeway:: DESTINATION ${package_folder})
 file(RELATIVE_PATH to_prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)  # so that the prefix may be moved
+list(JOIN MPI_CXX_LIBRARIES " " mpi_libraries)
 foreach(name causeway causeway-core)
   configure_file(core/install/${name}.pc.in ${generated_folder}/${name}.pc @ONLY)
   install(FILES ${generated_folder}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "gpu/base/choose_device.hpp"
+#include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/base/succeeded.hpp"
 
@@ -27,7 +28,10 @@ cudaMemPool_t pool() {
     enter_chosen_device();
     int device = 0;
     cudaMemPool_t p = nullptr;
-    check(cudaGetDevice(&device), "asking for the device");
+    const cudaError_t code = cudaGetDevice(&device);
+    // The first thing that most programs ask of CUDA: where there is no GPU, this says so.
+    if (std::string why; !succeeded(code) && !device_available(&why)) fail_as<SystemError>("gpu: ", why);
+    check(code, "asking for the device");
     check(cudaDeviceGetDefaultMemPool(&p, device), "asking for the memory pool");
     std::uint64_t all = UINT64_MAX, now = 0;
     check(cudaMemPoolGetAttribute(p, cudaMemPoolAttrReleaseThreshold, &now), "asking the memory pool");

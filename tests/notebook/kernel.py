@@ -379,7 +379,7 @@ class DeathTests(unittest.TestCase):
                      "manager, client = jupyter_client.manager.start_new_kernel(kernel_name='causeway')\n"
                      "print(manager.provisioner.process.pid, flush=True)\n"
                      f"client.execute({cell!r})\ntime.sleep(100)"], stdout=subprocess.PIPE, text=True)
-                kernel = int(server.stdout.readline())
+                kernel = int(next(line for line in server.stdout if line.strip().isdigit()))  # xeus 5 prints lines too
                 time.sleep(1)
                 self.assertTrue(is_running(kernel))
                 server.kill()

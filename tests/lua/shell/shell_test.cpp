@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "lua/bind/gpu.hpp"
 #include "lua/shell/display.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/pty.hpp"
@@ -248,6 +249,32 @@ TEST_CASE("Ctrl-C stops a model that writes", "[lua][shell][interrupt][model]") 
     shell.terminal.wait_for("interrupted\n");
     shell.terminal.wait_for_prompt();
     CHECK(shell.answer("size(m:logits('abc'))") == "3\n256\n");
+    shell.leave();
+}
+
+TEST_CASE("Ctrl-C in the middle of work on a GPU is heard within half a second", "[lua][shell][gpu][interrupt]") {
+    std::string why;
+    if (!causeway::lua::gpu_available(&why)) {
+        causeway::test::skip("interrupts of work on a GPU", why);
+        return;
+    }
+    Session shell;
+    // x takes softmax attention seconds, s takes linear attention less than a millisecond.
+    REQUIRE(shell.answer("kept = 42; x = gpu_randn(1, 8, 2^20, 128, 'bf16');") == "");
+    REQUIRE(shell.answer("s = gpu_randn(1, 8, 4096, 128, 'bf16');") == "");
+    for (const char* code :
+         {"softmax_attention(x, x, x, {causal = true}):cpu()", "while true do linear_attention(s, s, s) end",
+          "while true do linear_attention(s, s, s):cpu() end",
+          "gpu_time(function() softmax_attention(x, x, x, {causal = true}) end)"}) {
+        CAPTURE(code);
+        shell.terminal.enter("print('started') " + std::string(code));
+        shell.terminal.wait_for("started\n");
+        std::this_thread::sleep_for(std::chrono::milliseconds(700));
+        shell.terminal.type(ctrl_c);
+        CHECK(shell.terminal.shows("interrupted\n", std::chrono::milliseconds(500)));
+        shell.terminal.wait_for_prompt();
+        CHECK(shell.answer("kept, norm((2 * ones(2, 2)):gpu():cpu())") == "42\n4.0\n");  // waits for what runs on
+    }
     shell.leave();
 }
 
