@@ -30,10 +30,6 @@ Ids joined(const std::vector<Ids>& texts) {
     return all;
 }
 
-void check_is_on_cpu(const Accelerator* accelerator, const char* call) {
-    if (accelerator) fail(call, ": the model is on the GPU, expected one on the CPU (device = \"cpu\")");
-}
-
 // f() runs the ids on the device that the texts are on.
 template <class F>
 auto run_there(State& state, std::span<const std::int32_t> ids, F&& f) {
@@ -50,7 +46,7 @@ auto run_there(State& state, std::span<const std::int32_t> ids, F&& f) {
 Session::Session(const Model& model, Index batch) : state_(std::make_shared<State>()) {
     if (batch < 1) fail("batch: ", batch, ", expected 1 or more");
     state_->network = model.network_, state_->swaps = model.swaps_, state_->batch = batch;
-    if (model.accelerator_) state_->accelerated = model.accelerator_->begin(batch);
+    if (model.accelerator_) state_->accelerated = model.accelerator_->begin(batch, model.swaps_);
     else state_->layers.resize(model.network_->layers.size());
 }
 
@@ -138,7 +134,7 @@ Model Model::load(const std::string& path) { return Model(Checkpoint::open(path)
 
 Model::Model(std::shared_ptr<const Checkpoint> checkpoint)
     : network_(std::make_shared<const Network>(build(checkpoint))),
-      swaps_(std::make_shared<const std::vector<Swap>>(network_->layers.size())) {}
+      swaps_(std::make_shared<const Swaps>(network_->layers.size())) {}
 
 Model::Model(std::shared_ptr<const Checkpoint> checkpoint, const Placement& placement) : Model(std::move(checkpoint)) {
     accelerator_ = placement(*network_);
@@ -172,7 +168,6 @@ std::vector<std::string> Model::captured() { return {"q", "k", "v", "scores", "o
 
 std::map<std::string, Tensor> Model::capture(const Ids& ids, Index layer, const std::vector<std::string>& what,
                                              const RunOptions& options) const {
-    check_is_on_cpu(accelerator(), "capture");
     const Index place = static_cast<Index>(places({layer}, network_->about.layers).front());
     std::map<std::string, Tensor> found;
     for (const std::string& name : what) {
@@ -185,30 +180,45 @@ std::map<std::string, Tensor> Model::capture(const Ids& ids, Index layer, const 
     if (ids.empty()) fail("ids: none, expected at least one token");
     const Watch watch{place, found};
     Session session(*this, 1);
-    network_->run(*session.state_, ids, options, &watch);
+    if (!accelerator_) {
+        network_->run(*session.state_, ids, options, &watch);
+        return found;
+    }
+    network_->check(*session.state_, ids);
+    session.state_->accelerated->look(ids, watch, options);
     return found;
 }
 
 void Model::attention(const std::vector<Index>& layers, const Replacement& replacement) {
-    check_is_on_cpu(accelerator(), "attention");
     if (!replacement.run) fail("replacement: has no function, expected one of q, k, v and scale");
-    auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
+    auto swaps = std::make_shared<Swaps>(*swaps_);
     for (const std::size_t l : places(layers, network_->about.layers)) (*swaps)[l] = {replacement, ""};
     swaps_ = std::move(swaps);
 }
 
-void Model::attention(const std::vector<Index>& layers, const std::string& with, const SwapOptions& options) {
-    check_is_on_cpu(accelerator(), "attention");
-    auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
-    for (const std::size_t l : places(layers, network_->about.layers)) {
-        if (network_->layers[l].mixer->takes_methods() && is_exact_method(with)) (*swaps)[l] = {{}, with};
-        else (*swaps)[l] = {replacement(with, options), ""};
+Swap Model::swap_of(std::size_t layer, const std::string& with, const SwapOptions& options) const {
+    const Mixer& mixer = *network_->layers[layer].mixer;
+    if (mixer.takes_methods() && is_exact_method(with)) {
+        if (accelerator_ && !accelerator_->takes_method(with))
+            fail("with: the method ", in_quotes(with), " does not run on the GPU, where layer ", layer + 1,
+                 " is, expected another one, or a model on the CPU (device = \"cpu\")");
+        return {{}, with};
     }
+    Replacement made = replacement(with, options);
+    if (!accelerator_) return {std::move(made), ""};
+    made.elsewhere = accelerator_->replacement(with, options, mixer.info());
+    if (!made.elsewhere) made.settings += made.settings.empty() ? "on the CPU" : ", on the CPU";
+    return {std::move(made), ""};
+}
+
+void Model::attention(const std::vector<Index>& layers, const std::string& with, const SwapOptions& options) {
+    auto swaps = std::make_shared<Swaps>(*swaps_);
+    for (const std::size_t l : places(layers, network_->about.layers)) (*swaps)[l] = swap_of(l, with, options);
     swaps_ = std::move(swaps);
 }
 
 void Model::reset(const std::vector<Index>& layers) {
-    auto swaps = std::make_shared<std::vector<Swap>>(*swaps_);
+    auto swaps = std::make_shared<Swaps>(*swaps_);
     for (const std::size_t l : places(layers, network_->about.layers)) (*swaps)[l] = {};
     swaps_ = std::move(swaps);
 }

@@ -1,6 +1,6 @@
-// A language model from a checkpoint: logits, generation, and its attention, which on the CPU can be looked at and
-// replaced layer by layer. There weights stay in the type of the checkpoint, and everything is computed in Float32, but
-// for what core/model/weight.hpp says of weights of four bits.
+// A language model from a checkpoint: logits, generation, and its attention, which can be looked at and replaced layer
+// by layer. On the CPU weights stay in the type of the checkpoint, and everything is computed in Float32, but for what
+// core/model/weight.hpp says of weights of four bits.
 #pragma once
 
 #include <cstdint>
@@ -109,7 +109,8 @@ class Model {
 public:
     static Model load(const std::string& path);  // as Checkpoint::open
     explicit Model(std::shared_ptr<const Checkpoint>);
-    // On the device that `placement` puts it on; then capture() and attention() throw Error.
+    // On the device that `placement` puts it on. There capture() hands tensors back to the CPU, and what stands in the
+    // place of attention is computed there, or, where there are no kernels for it, on the CPU, layer by layer.
     Model(std::shared_ptr<const Checkpoint>, const Placement& placement);
 
     const Description& about() const;
@@ -148,8 +149,10 @@ public:
     bool runs_in_parts() const;
 
 private:
+    Swap swap_of(std::size_t layer, const std::string& with, const SwapOptions&) const;
+
     std::shared_ptr<const Network> network_;
-    std::shared_ptr<const std::vector<Swap>> swaps_;  // one a layer
+    std::shared_ptr<const Swaps> swaps_;
     std::shared_ptr<const Accelerator> accelerator_;
     friend class Session;
 };

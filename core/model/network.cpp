@@ -44,14 +44,6 @@ Tensor scores_of(const Heads& h, const LayerInfo& info) {
     return out;
 }
 
-void keep(const Watch& watch, const LayerInfo& info, const Heads& h, const Tensor& o) {
-    if (watch.wants("q")) watch.found["q"] = h.q.copy();
-    if (watch.wants("k")) watch.found["k"] = h.k.copy();
-    if (watch.wants("v")) watch.found["v"] = h.v.copy();
-    if (watch.wants("output")) watch.found["output"] = o.copy();
-    if (watch.wants("scores")) watch.found["scores"] = scores_of(h, info);
-}
-
 // x = keep · (normed or x) + add · y.
 void add(const Residual& r, float* x, const float* normed, const float* y, Index n, Index width) {
     const float kept = static_cast<float>(r.keep), added = static_cast<float>(r.add);
@@ -62,6 +54,14 @@ void add(const Residual& r, float* x, const float* normed, const float* y, Index
 }
 
 }  // namespace
+
+void Watch::keep(const LayerInfo& info, const Heads& heads, const Tensor& output) const {
+    if (wants("q")) found["q"] = heads.q.copy();
+    if (wants("k")) found["k"] = heads.k.copy();
+    if (wants("v")) found["v"] = heads.v.copy();
+    if (wants("output")) found["output"] = output.copy();
+    if (wants("scores")) found["scores"] = scores_of(heads, info);
+}
 
 void Network::embed(const std::int32_t* ids, Index n, float* x) const {
     const float factor = static_cast<float>(embedding_scale);
@@ -88,7 +88,7 @@ void Network::run_layer(Index l, const Chunk& chunk, State& state, float* x, con
         const LayerInfo info = layer.mixer->info();
         const Tensor o = swap.replacement ? replaced(*swap.replacement, info, chunk, heads, kept)
                                           : layer.mixer->attend(chunk, heads, kept, swap.method);
-        if (watch) keep(*watch, info, heads, o);
+        if (watch) watch->keep(info, heads, o);
         layer.mixer->out(chunk, heads, o, y.data());
     }
     add(layer.mixed, x, normed.data(), y.data(), n, width);

@@ -30,6 +30,8 @@ struct Watch {
     Index layer;  // from 0
     std::map<std::string, Tensor>& found;
     bool wants(const char* what) const { return found.count(what) > 0; }
+    // Those of q, k, v, scores and output that are wanted.
+    void keep(const LayerInfo& info, const Heads& heads, const Tensor& output) const;
 };
 
 class Network {
@@ -59,7 +61,7 @@ private:
 // Texts on their way.
 struct State {
     std::shared_ptr<const Network> network;
-    std::shared_ptr<const std::vector<Swap>> swaps;
+    std::shared_ptr<const Swaps> swaps;
     Index batch = 1, length = 0;
     bool broken = false;  // a run was stopped between two layers
     std::vector<LayerState> layers;

@@ -17,8 +17,6 @@
 namespace causeway::model {
 namespace {
 
-constexpr const char* no_features = "none";
-
 bool contains(const std::vector<std::string>& names, const std::string& name) {
     return std::count(names.begin(), names.end(), name) > 0;
 }

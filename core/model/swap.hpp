@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,6 +11,12 @@
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::model {
+
+// What computes a replacement on the device of a model that is not on the CPU; that device knows what it is.
+class Elsewhere {
+public:
+    virtual ~Elsewhere() = default;
+};
 
 // A function in the place of attention. q, k [1 or more, h, N, d], v [., h, N, d_v] are those of the layer, Float32, as
 // its own attention gets them, with the heads of k and v repeated where several heads of q share them; `scale` is the
@@ -27,12 +34,16 @@ struct Replacement {
     // True: what it returns for a token depends on no later one, so that a text may run in parts; so it is with
     // last_queries.
     bool in_parts = false;
+    // Where the model is on another device: what computes it there. None: `run`, on the CPU.
+    std::shared_ptr<const Elsewhere> elsewhere = {};
 };
+
+inline constexpr const char* no_features = "none";  // SwapOptions::features: q and k themselves
 
 // What replacement() is told besides the name.
 struct SwapOptions {
     // For an exact method or an update: the factorisation whose B and C are the features of q and k, one that looks at
-    // one token at a time; "none": q and k themselves.
+    // one token at a time; or no_features.
     std::string features = "favor+";
     LowRankOptions lowrank;             // of the features or the factorisation; its scale is that of the layer
     std::optional<bool> normalize;      // whether each row is divided by its sum of weights: yes, but for delta updates
@@ -58,5 +69,6 @@ struct Swap {
     std::optional<Replacement> replacement;
     std::string method;  // of a layer of linear attention with fixed decay: the exact method; empty: the model's own
 };
+using Swaps = std::vector<Swap>;  // one a layer
 
 }  // namespace causeway::model

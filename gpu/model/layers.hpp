@@ -47,6 +47,12 @@ struct DecayMixer {
     std::int64_t value_parts() const { return (value_width + part - 1) / part; }
 };
 
+// The heads that attention works on.
+struct HeadSizes {
+    std::int64_t heads = 0, key_heads = 0, width = 0, value_width = 0;
+    double scale = 1;  // of q kᵀ
+};
+
 struct Mlp {
     Matrix gate_up, down;
     std::int64_t inner = 0;
@@ -59,6 +65,12 @@ struct Layer {
     std::optional<SoftmaxMixer> softmax;  // one of the two
     std::optional<DecayMixer> decay;
     Mlp mlp;
+
+    const Matrix& inputs() const { return softmax ? softmax->inputs : decay->inputs; }
+    HeadSizes sizes() const {
+        if (softmax) return {softmax->heads, softmax->key_heads, softmax->width, softmax->width, softmax->scale};
+        return {decay->heads, decay->heads, decay->key_width, decay->value_width, decay->scale};
+    }
 };
 
 struct Layers {

@@ -9,11 +9,12 @@
 #include "gpu/base/device.hpp"
 #include "gpu/base/succeeded.hpp"
 #include "gpu/base/wait.hpp"
-#include "gpu/exact/lightning.hpp"
+#include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/step.hpp"
 #include "gpu/model/choose.hpp"
 #include "gpu/model/model.hpp"
 #include "gpu/model/rows.hpp"
+#include "gpu/model/swap.hpp"
 #include "gpu/softmax/decode.hpp"
 #include "gpu/softmax/flash.hpp"
 #include "gpu/tensor/elementwise.hpp"
@@ -23,6 +24,7 @@ namespace causeway::gpu::models {
 using causeway::model::Guess;
 using causeway::model::Ids;
 using causeway::model::RunOptions;
+using causeway::model::Swaps;
 
 namespace {
 
@@ -57,10 +59,11 @@ Buffer copy_of(const Buffer& from, cudaStream_t stream) {
 
 }  // namespace
 
-Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph)
+Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph, std::shared_ptr<const Swaps> swaps)
     : layers_(std::move(layers)),
       batch_(batch),
       use_graph_(graph),
+      swaps_(std::move(swaps)),
       kept_(layers_->layer.size()),
       log_decay_(layers_->layer.size()),
       position_(sizeof(std::int32_t)),
@@ -70,7 +73,8 @@ Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph)
       blas_room_(blas_workspace) {
     for (std::size_t l = 0; l < layers_->layer.size(); ++l) {
         const auto& mixer = layers_->layer[l].decay;
-        if (!mixer) continue;
+        use_graph_ = use_graph_ && !replacement_of(l);
+        if (!mixer || replacement_of(l)) continue;
         for (std::int64_t i = 0; i < mixer->key_parts(); ++i) {
             for (std::int64_t j = 0; j < mixer->value_parts(); ++j) {
                 const std::int64_t keys = std::min(mixer->part, mixer->key_width - i * mixer->part),
@@ -91,10 +95,11 @@ Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph)
 Texts::~Texts() { succeeded(cudaStreamSynchronize(stream_)); }
 
 std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
-    auto out = std::make_unique<Texts>(layers_, batch_, use_graph_);
+    auto out = std::make_unique<Texts>(layers_, batch_, use_graph_, swaps_);
     wait_for(stream_, running);
     out->length_ = length_, out->capacity_ = capacity_;
     for (std::size_t l = 0; l < kept_.size(); ++l) {
+        out->kept_[l].q = copy_of(kept_[l].q, out->stream_);
         out->kept_[l].k = copy_of(kept_[l].k, out->stream_), out->kept_[l].v = copy_of(kept_[l].v, out->stream_);
         for (std::size_t i = 0; i < kept_[l].state.size(); ++i)
             out->kept_[l].state[i] = copy_of(kept_[l].state[i], out->stream_);
@@ -108,7 +113,7 @@ std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
 std::size_t Texts::bytes() const {
     std::size_t sum = 0;
     for (const Kept& kept : kept_) {
-        sum += kept.k.bytes() + kept.v.bytes();
+        sum += kept.q.bytes() + kept.k.bytes() + kept.v.bytes();
         for (const Buffer& state : kept.state) sum += state.bytes();
     }
     return sum;
@@ -130,26 +135,47 @@ SoftmaxArgs cached_args(const SoftmaxMixer& m, const Kept& kept, std::int64_t ba
 
 }  // namespace
 
+const causeway::model::Replacement* Texts::replacement_of(std::size_t layer) const {
+    const auto& replacement = (*swaps_)[layer].replacement;
+    return replacement ? &*replacement : nullptr;
+}
+
+const CausalMethod& Texts::method_of(std::size_t layer) const {
+    const std::string& name = (*swaps_)[layer].method;
+    return method_for(name.empty() ? "auto" : name, {});
+}
+
+std::vector<Texts::Cache> Texts::caches_of(std::size_t layer) {
+    const auto* replacement = replacement_of(layer);
+    if (!layers_->layer[layer].softmax && !replacement) return {};
+    const HeadSizes s = layers_->layer[layer].sizes();
+    Kept& kept = kept_[layer];
+    std::vector<Cache> out{{&kept.k, s.key_heads, s.width}, {&kept.v, s.key_heads, s.value_width}};
+    if (replacement && !replacement->last_queries) out.push_back({&kept.q, s.heads, s.width});
+    return out;
+}
+
 void Texts::grow(std::int64_t length) {
-    const auto is_softmax = [](const Layer& l) { return l.softmax.has_value(); };
-    if (length <= capacity_ || std::none_of(layers_->layer.begin(), layers_->layer.end(), is_softmax)) return;
+    bool any = false;
+    for (std::size_t l = 0; l < kept_.size(); ++l) any = any || !caches_of(l).empty();
+    if (length <= capacity_ || !any) return;
     const std::int64_t wanted = std::max(length + least_room, 2 * capacity_),
                        capacity = (wanted + least_room - 1) / least_room * least_room;
     wait_for(stream_, running);  // here, where all caches are still as they were
     graph_.reset();
     std::size_t room = 0;
     for (std::size_t l = 0; l < kept_.size(); ++l) {
-        const auto& mixer = layers_->layer[l].softmax;
-        if (!mixer) continue;
-        const std::size_t row = count(mixer->width * bytes_of(layers_->type)), heads = count(batch_ * mixer->key_heads);
-        for (Buffer* cache : {&kept_[l].k, &kept_[l].v}) {
+        for (const Cache& cache : caches_of(l)) {
+            const std::size_t row = count(cache.width * bytes_of(layers_->type)), heads = count(batch_ * cache.heads);
             Buffer larger(heads * count(capacity) * row);
-            copy_rows({larger.data(), count(capacity) * row, cache->data(), count(capacity_) * row,
+            copy_rows({larger.data(), count(capacity) * row, cache.rows->data(), count(capacity_) * row,
                        count(length_) * row, heads},
                       stream_, "copying keys and values");
             stream_.wait();
-            *cache = std::move(larger);
+            *cache.rows = std::move(larger);
         }
+        const auto& mixer = layers_->layer[l].softmax;
+        if (!mixer || replacement_of(l)) continue;
         room =
             std::max(room, cached_decoding_workspace(cached_args(*mixer, kept_[l], batch_, capacity, layers_->type)));
     }
@@ -160,15 +186,16 @@ void Texts::grow(std::int64_t length) {
 void Texts::make_room(Room& room, std::int64_t rows) const {
     if (rows <= room.rows) return;
     std::int64_t wide = 0, q = 0, k = 0, v = 0, o = 0, y = 0;
-    for (const Layer& l : layers_->layer) {
-        wide = std::max({wide, 2 * l.mlp.inner, l.softmax ? l.softmax->inputs.rows : l.decay->inputs.rows});
+    for (std::size_t i = 0; i < layers_->layer.size(); ++i) {
+        const Layer& l = layers_->layer[i];
+        wide = std::max({wide, 2 * l.mlp.inner, l.inputs().rows});
         y = std::max(y, l.mlp.inner);
         if (l.softmax) {
             q = std::max(q, l.softmax->heads * l.softmax->width), o = std::max(o, q);
         } else {
             const std::int64_t keys = l.decay->heads * l.decay->key_width, all = l.decay->heads * l.decay->value_width;
             q = std::max(q, keys), k = std::max(k, keys), v = std::max(v, all);
-            o = std::max(o, l.decay->key_parts() * all), y = std::max(y, all);
+            o = std::max(o, (method_of(i).state ? 1 : 2) * l.decay->key_parts() * all), y = std::max(y, all);
         }
     }
     const std::int64_t table = 2 * layers_->most_pairs * static_cast<std::int64_t>(layers_->rotaries.size());
@@ -216,7 +243,7 @@ void Texts::multiply_residual(const Matrix& w, const Norm& norm, const Room& roo
     multiply(w, room.normed, n, y);
 }
 
-void Texts::place_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+PlaceCall Texts::heads_of(const SoftmaxMixer& m, const Room& room, std::int64_t n) const {
     PlaceCall c;
     c.rows = room.wide, c.row = m.inputs.rows, c.batch = batch_, c.n = n, c.parts = 3;
     c.position = position_.as<std::int32_t>();
@@ -227,12 +254,18 @@ void Texts::place_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& r
         p.heads = static_cast<std::int32_t>(heads), p.width = static_cast<std::int32_t>(m.width);
         return p;
     };
-    PlacedHeads &q = c.part[0], &k = c.part[1], &v = c.part[2];
+    PlacedHeads &q = c.part[0], &k = c.part[1];
     q = part(0, m.heads), k = part(m.heads * m.width, m.key_heads);
-    v = part((m.heads + m.key_heads) * m.width, m.key_heads);
+    c.part[2] = part((m.heads + m.key_heads) * m.width, m.key_heads);
     q.rotate = k.rotate = m.rotary >= 0;
     q.norm = m.q_norm.weight.as<float>(), q.eps = m.q_norm.eps;
     k.norm = m.k_norm.weight.as<float>(), k.eps = m.k_norm.eps;
+    return c;
+}
+
+void Texts::place_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+    PlaceCall c = heads_of(m, room, n);
+    PlacedHeads &q = c.part[0], &k = c.part[1], &v = c.part[2];
     q.to = room.q, q.to_stride = {n * m.heads * m.width, m.width, m.heads * m.width};
     k.to = kept.k.data(), v.to = kept.v.data();
     k.to_stride = v.to_stride = contiguous(m.key_heads, capacity_, static_cast<int>(m.width));
@@ -256,9 +289,9 @@ void Texts::run_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& roo
     flash_attention(a, stream_);
 }
 
-void Texts::place_decay(const DecayMixer& m, const Room& room, std::int64_t n) {
+PlaceCall Texts::heads_of(const DecayMixer& m, const Room& room, std::int64_t n) const {
     PlaceCall c;
-    c.rows = room.wide, c.row = m.inputs.rows, c.batch = batch_, c.n = n, c.parts = 2;
+    c.rows = room.wide, c.row = m.inputs.rows, c.batch = batch_, c.n = n, c.parts = 3;
     c.position = position_.as<std::int32_t>();
     set_rotary(c, room, m.rotary);
     for (int i = 0; i < 2; ++i) {
@@ -266,21 +299,54 @@ void Texts::place_decay(const DecayMixer& m, const Room& room, std::int64_t n) {
         p.offset = i == 0 ? m.q : m.k, p.step = m.step;
         p.heads = static_cast<std::int32_t>(m.heads), p.width = static_cast<std::int32_t>(m.width);
         p.activation = m.activation, p.rotate = m.rotary >= 0, p.theta = m.theta.as<float>();
-        p.to = i == 0 ? room.q : room.k;
-        p.to_stride = {n * m.heads * m.key_width, m.key_width, m.heads * m.key_width};
     }
+    PlacedHeads& v = c.part[2];
+    v.offset = m.v, v.step = m.value_step;
+    v.heads = static_cast<std::int32_t>(m.heads), v.width = static_cast<std::int32_t>(m.value_width);
+    v.activation = m.value_activation;
+    return c;
+}
+
+void Texts::place_decay(const DecayMixer& m, const Room& room, std::int64_t n) {
+    PlaceCall c = heads_of(m, room, n);
+    const Strides keys{n * m.heads * m.key_width, m.key_width, m.heads * m.key_width};
+    c.part[0].to = room.q, c.part[1].to = room.k;
+    c.part[0].to_stride = c.part[1].to_stride = keys;
     c.part[0].scale = m.scale;
-    if (m.value_activation != causeway::model::Activation::none) {
-        PlacedHeads& p = c.part[c.parts++];
-        p.offset = m.v, p.step = m.value_step;
-        p.heads = static_cast<std::int32_t>(m.heads), p.width = static_cast<std::int32_t>(m.value_width);
-        p.activation = m.value_activation;
-        p.to = room.v, p.to_stride = {n * m.heads * m.value_width, m.value_width, m.heads * m.value_width};
-    }
+    c.part[2].to = room.v;
+    c.part[2].to_stride = {n * m.heads * m.value_width, m.value_width, m.heads * m.value_width};
+    if (m.value_activation == causeway::model::Activation::none) c.parts = 2;  // they are used where they are
     place_heads(c, layers_->type, stream_);
 }
 
-void Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept& kept, const Room& room, std::int64_t n) {
+// By a method, and the state behind these tokens. A method that carries no state computes what these tokens give each
+// other; `carried` then gets what those before them add, or is null where there are none.
+void Texts::run_method(const CausalMethod& method, CausalArgs a, void* carried) {
+    const auto queue = [&](const CausalMethod& m, CausalArgs call) {
+        const Buffer workspace(m.workspace(call), stream_);
+        call.workspace = {workspace.data(), workspace.bytes()};
+        m.run(call, stream_);
+    };
+    if (method.state) return queue(method, a);
+    const CausalMethod& with_state = method_for("auto", {});
+    if (carried) {
+        // With values of 0 what comes out is the state's alone.
+        const Buffer zeros(count(a.B * a.H * a.N * a.d * bytes_of(a.type)), stream_),
+            state(count(a.B * a.H * a.r * a.d) * sizeof(float), stream_);
+        check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "clearing values");
+        check(cudaMemcpyAsync(state.data(), a.state, state.bytes(), cudaMemcpyDeviceToDevice, stream_), "copying");
+        CausalArgs before = a;
+        before.v = zeros.data(), before.v_stride = contiguous(a.H, a.N, a.d);
+        before.o = carried, before.state = state.as<float>();
+        queue(with_state, before);
+    }
+    queue(with_state, a);  // for the state
+    a.state = nullptr;
+    queue(method, a);
+}
+
+std::int64_t Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept& kept, const Room& room,
+                              std::int64_t n) {
     place_decay(m, room, n);
     const std::int64_t size = bytes_of(layers_->type), all = m.heads * m.value_width;
     const bool placed = m.value_activation != causeway::model::Activation::none;
@@ -288,13 +354,18 @@ void Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept& kept, 
         output{n * all, m.value_width, all},
         values = placed ? output : Strides{n * m.inputs.rows, m.value_step, m.inputs.rows};
     const void* const v = placed ? room.v : behind<void>(room.wide, m.v * size);
+    const CausalMethod& method = method_of(layer);
+    const bool carries = n > 1 && length_ > 0 && !method.state;
     for (std::int64_t i = 0; i < m.key_parts(); ++i) {
         for (std::int64_t j = 0; j < m.value_parts(); ++j) {
             const std::int64_t key = i * m.part, value = j * m.part;
+            const auto out = [&](std::int64_t part) {
+                return behind<void>(room.o, (part * batch_ * n * all + value) * size);
+            };
             const auto fill = [&](auto& a) {
                 a.q = behind<void>(room.q, key * size), a.k = behind<void>(room.k, key * size);
                 a.v = static_cast<const char*>(v) + value * size;
-                a.o = behind<void>(room.o, (i * batch_ * n * all + value) * size);
+                a.o = out(i);
                 a.type = layers_->type, a.B = batch_, a.H = m.heads, a.N = n;
                 a.q_stride = a.k_stride = keys, a.v_stride = values, a.o_stride = output;
                 a.state = kept.state[count(i * m.value_parts() + j)].template as<float>();
@@ -310,17 +381,11 @@ void Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept& kept, 
                 CausalArgs a;
                 fill(a);
                 a.r = r, a.d = d, a.gamma = m.decay.data();
-                const Buffer workspace(lightning_workspace(a), stream_);
-                a.workspace = {workspace.data(), workspace.bytes()};
-                lightning_attention_2(a, stream_);
+                run_method(method, a, carries ? out(m.key_parts() + i) : nullptr);
             }
         }
     }
-    NormedGate c;
-    c.x = room.o, c.parts = m.key_parts(), c.next = batch_ * n * all, c.row = all;
-    c.gate = behind<void>(room.wide, m.gate * size), c.gate_row = m.inputs.rows, c.activation = m.gate_activation;
-    c.y = room.y;
-    norm_and_gate(m.norm, c, batch_ * n, layers_->type, stream_);
+    return m.key_parts() * (carries ? 2 : 1);
 }
 
 namespace {
@@ -332,31 +397,49 @@ Result residual_of(const causeway::model::Residual& r, const Room& room) {
 
 }  // namespace
 
-void Texts::run_layers(const Room& room, const std::int32_t* ids, std::int64_t n) {
-    const std::int64_t rows = batch_ * n;
-    const Type type = layers_->type;
+void Texts::run_layers(const Room& room, const std::int32_t* ids, std::int64_t n, const causeway::model::Watch* watch) {
     for (std::size_t i = 0; i < layers_->rotaries.size(); ++i) {
         const Rotary& r = layers_->rotaries[i];
         rotary_table(r.frequencies.as<double>(), r.pairs, r.factor, position_.as<std::int32_t>(), n,
                      table_of(room, static_cast<std::int64_t>(i)), stream_);
     }
-    embed(*layers_->embedding, ids, rows, layers_->embedding_scale, room.x, stream_);
-    for (std::size_t l = 0; l < layers_->layer.size(); ++l) {
-        const Layer& layer = layers_->layer[l];
-        if (layer.softmax) {
-            const SoftmaxMixer& m = *layer.softmax;
-            multiply_residual(m.inputs, layer.mixer_norm, room, rows, {room.wide, type, m.inputs.rows},
-                              layer.mixed.normed);
-            run_softmax(m, kept_[l], room, n);
-            multiply(m.out, room.o, rows, residual_of(layer.mixed, room));
-        } else {
-            const DecayMixer& m = *layer.decay;
-            multiply_residual(m.inputs, layer.mixer_norm, room, rows, {room.wide, type, m.inputs.rows},
-                              layer.mixed.normed);
-            run_decay(m, l, kept_[l], room, n);
-            multiply(m.out, room.y, rows, residual_of(layer.mixed, room));
-        }
-        run_mlp(layer, room, rows);
+    embed(*layers_->embedding, ids, batch_ * n, layers_->embedding_scale, room.x, stream_);
+    const std::size_t last = watch ? count(watch->layer) + 1 : layers_->layer.size();  // those behind are not looked at
+    for (std::size_t l = 0; l < last; ++l) run_layer(l, room, n, watch && l + 1 == last ? watch : nullptr);
+}
+
+std::int64_t Texts::attend(std::size_t l, const Room& room, std::int64_t n) {
+    const Layer& layer = layers_->layer[l];
+    if (layer.decay && !replacement_of(l)) return run_decay(*layer.decay, l, kept_[l], room, n);
+    if (replacement_of(l)) run_replaced(l, room, n);
+    else run_softmax(*layer.softmax, kept_[l], room, n);
+    return 1;
+}
+
+void Texts::run_layer(std::size_t l, const Room& room, std::int64_t n, const causeway::model::Watch* watch) {
+    const Layer& layer = layers_->layer[l];
+    const std::int64_t rows = batch_ * n, size = bytes_of(layers_->type);
+    multiply_residual(layer.inputs(), layer.mixer_norm, room, rows, {room.wide, layers_->type, layer.inputs().rows},
+                      layer.mixed.normed);
+    const std::int64_t parts = attend(l, room, n);
+    if (watch) show(layer, room, n, parts, *watch);
+    if (layer.softmax) {
+        multiply(layer.softmax->out, room.o, rows, residual_of(layer.mixed, room));
+    } else {
+        const DecayMixer& m = *layer.decay;
+        NormedGate c;
+        c.row = m.heads * m.value_width;
+        c.x = room.o, c.parts = parts, c.next = rows * c.row;
+        c.gate = behind<void>(room.wide, m.gate * size), c.gate_row = m.inputs.rows, c.activation = m.gate_activation;
+        c.y = room.y;
+        norm_and_gate(m.norm, c, rows, layers_->type, stream_);
+        multiply(m.out, room.y, rows, residual_of(layer.mixed, room));
+    }
+    run_mlp(layer, room, rows);
+    if (watch && watch->wants("hidden")) {
+        Tensor hidden(DType::f32, {batch_, n, layers_->width});
+        download(hidden.data<float>(), room.x, hidden.bytes(), stream_);
+        watch->found["hidden"] = hidden;
     }
 }
 
@@ -374,11 +457,15 @@ void Texts::run_mlp(const Layer& layer, const Room& room, std::int64_t n) {
 }
 
 template <class F>
-void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&& f) {
+void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&& f,
+                const causeway::model::Watch* watch) {
     const std::int64_t n = static_cast<std::int64_t>(ids.size()) / batch_,
-                       most = options.chunk.value_or(std::max<std::int64_t>(1, usual_rows / batch_)),
+                       usual = options.chunk.value_or(std::max<std::int64_t>(1, usual_rows / batch_)),
                        layers = static_cast<std::int64_t>(layers_->layer.size());
-    if (most < 1) fail("chunk: ", most, ", expected 1 or more");
+    if (usual < 1) fail("chunk: ", usual, ", expected 1 or more");
+    bool whole = watch != nullptr;
+    for (const auto& swap : *swaps_) whole = whole || (swap.replacement && !swap.replacement->last_queries);
+    const std::int64_t most = whole ? std::max<std::int64_t>(n, 1) : usual;
     grow(length_ + n);
     make_room(room_, batch_ * std::min(most, n));
     for (std::int64_t start = 0; start < n; start += most) {
@@ -389,7 +476,7 @@ void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&
             some.insert(some.end(), ids.begin() + s * n + start, ids.begin() + s * n + start + here);
         const Buffer on_device(some.size() * sizeof(std::int32_t), stream_);
         upload(on_device.data(), some.data(), on_device.bytes(), stream_);
-        run_layers(room_, on_device.as<std::int32_t>(), here);
+        run_layers(room_, on_device.as<std::int32_t>(), here, watch);
         f(start, here);
         length_ += here;
         set_number(position_.as<std::int32_t>(), static_cast<std::int32_t>(length_), stream_);
@@ -397,6 +484,11 @@ void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&
         wait_for(stream_, running);
         options.progress((start + here) * layers, n * layers);
     }
+}
+
+void Texts::look(std::span<const std::int32_t> ids, const causeway::model::Watch& watch, const RunOptions& options) {
+    run(
+        ids, options, [](std::int64_t, std::int64_t) {}, &watch);
 }
 
 Texts::Tensor Texts::hidden(std::span<const std::int32_t> ids, const RunOptions& options) {
@@ -524,9 +616,16 @@ public:
         : layers_(std::make_shared<const models::Layers>(models::layers_of(network, options.type))),
           graph_(options.graph) {}
 
-    std::unique_ptr<causeway::model::AcceleratedTexts> begin(Index batch) const override {
-        return std::make_unique<models::Texts>(layers_, batch, graph_);
+    std::unique_ptr<causeway::model::AcceleratedTexts> begin(
+        Index batch, std::shared_ptr<const causeway::model::Swaps> swaps) const override {
+        return std::make_unique<models::Texts>(layers_, batch, graph_, std::move(swaps));
     }
+    std::shared_ptr<const causeway::model::Elsewhere> replacement(
+        const std::string& with, const causeway::model::SwapOptions& options,
+        const causeway::model::LayerInfo& layer) const override {
+        return attention_for(with, options, layer);
+    }
+    bool takes_method(const std::string& method) const override { return runs_method(method); }
     std::string text() const override {
         const char* type = layers_->type == Type::Float32    ? "Float32"
                            : layers_->type == Type::BFloat16 ? "BFloat16"

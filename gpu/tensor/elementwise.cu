@@ -5,6 +5,7 @@
 #include "gpu/base/error.hpp"
 #include "gpu/base/wait.hpp"
 #include "gpu/kit/element.cuh"
+#include "gpu/kit/finite.cuh"
 
 namespace causeway::gpu {
 
@@ -46,13 +47,33 @@ struct Fill {
     __device__ void operator()(std::int64_t i) const { x[i] = value; }
 };
 
-struct FirstAboveZero {
+struct IsAboveZero {
+    __device__ bool operator()(float x) const { return !(x <= 0.0f); }
+};
+
+struct IsNotFinite {
+    __device__ bool operator()(float x) const { return !is_finite(x); }
+};
+
+template <class Is>
+struct First {
     const float* x;
     unsigned long long* first;
     __device__ void operator()(std::int64_t i) const {
-        if (!(x[i] <= 0.0f)) atomicMin(first, static_cast<unsigned long long>(i));
+        if (Is{}(x[i])) atomicMin(first, static_cast<unsigned long long>(i));
     }
 };
+
+template <class Is>
+std::int64_t first_that(const char* doing, const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
+    check(cudaMemcpyAsync(first, &n, sizeof n, cudaMemcpyHostToDevice, stream), doing);
+    run_each(doing, n, stream, First<Is>{x, reinterpret_cast<unsigned long long*>(first)});
+    std::int64_t found = n;
+    wait_for(stream, doing);
+    check(cudaMemcpyAsync(&found, first, sizeof found, cudaMemcpyDeviceToHost, stream), doing);
+    check(cudaStreamSynchronize(stream), doing);
+    return found;
+}
 
 }  // namespace
 
@@ -78,13 +99,11 @@ void fill(float* x, std::int64_t n, float value, cudaStream_t stream) {
 }
 
 std::int64_t first_above_zero(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
-    check(cudaMemcpyAsync(first, &n, sizeof n, cudaMemcpyHostToDevice, stream), "checking gates");
-    run_each("checking gates", n, stream, FirstAboveZero{x, reinterpret_cast<unsigned long long*>(first)});
-    std::int64_t found = n;
-    wait_for(stream, "checking gates");
-    check(cudaMemcpyAsync(&found, first, sizeof found, cudaMemcpyDeviceToHost, stream), "checking gates");
-    check(cudaStreamSynchronize(stream), "checking gates");
-    return found;
+    return first_that<IsAboveZero>("checking gates", x, n, first, stream);
+}
+
+std::int64_t first_not_finite(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
+    return first_that<IsNotFinite>("looking for NaN and Inf", x, n, first, stream);
 }
 
 }  // namespace causeway::gpu

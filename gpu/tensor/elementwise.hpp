@@ -19,5 +19,7 @@ void fill(float* x, std::int64_t n, float value, cudaStream_t stream);
 // The first place where x[i] is not <= 0 (NaN is not), or n. `first`: room for one number on the device. Waits for the
 // result.
 std::int64_t first_above_zero(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream);
+// The first place where x[i] is NaN or ±Inf, or n; the same otherwise.
+std::int64_t first_not_finite(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream);
 
 }  // namespace causeway::gpu

@@ -24,7 +24,9 @@
 #include "lua/bind/gpu.hpp"
 #include "lua/bind/result.hpp"
 #ifdef CAUSEWAY_GPU
+#include "gpu/base/wait.hpp"
 #include "gpu/model/model.hpp"
+#include "gpu/model/swap.hpp"
 #endif
 
 namespace causeway::lua {
@@ -594,12 +596,7 @@ public:
     Function& operator=(const Function&) = delete;
 
     Tensor operator()(const Tensor& q, const Tensor& k, const Tensor& v, double scale) const {
-        lua_State* L = *caller_;
-        luaL_checkstack(L, 8, "no room to call the function in the place of attention");
-        lua_rawgeti(L, LUA_REGISTRYINDEX, reference_);
-        for (const Tensor* x : {&q, &k, &v}) push(L, *x);
-        lua_pushnumber(L, scale);
-        lua_call(L, 4, 1);
+        lua_State* L = call(q, k, v, scale);
         if (!is_tensor(L, -1))
             fail("with: the function returned a ", type_name(L, -1), ", expected the output, a Tensor like v");
         Tensor o = check_tensor(L, -1, "with");
@@ -607,7 +604,36 @@ public:
         return o;
     }
 
+#ifdef CAUSEWAY_GPU
+    // Of tensors on the GPU. Calls in Lua use no stream: what they get is copied there, and what they give back.
+    gpu::Tensor operator()(const gpu::Tensor& q, const gpu::Tensor& k, const gpu::Tensor& v, double scale,
+                           cudaStream_t stream) const {
+        gpu::wait_for(stream, "running a model");
+        lua_State* L = call(q.own(DType::f32), k.own(DType::f32), v.own(DType::f32), scale);
+        if (!is_gpu_tensor(L, -1))
+            fail("with: the function returned a ", type_name(L, -1),
+                 ", expected the output, a tensor on the GPU like v");
+        gpu::wait_for(nullptr, "running a function in the place of attention");
+        const gpu::Tensor o = check_gpu_tensor(L, -1, "with").own(DType::f32, stream);
+        gpu::wait_for(stream, "running a model");
+        lua_pop(L, 1);
+        return o;
+    }
+#endif
+
 private:
+    // The state with the result of the function on its stack.
+    template <class T>
+    lua_State* call(const T& q, const T& k, const T& v, double scale) const {
+        lua_State* L = *caller_;
+        luaL_checkstack(L, 8, "no room to call the function in the place of attention");
+        lua_rawgeti(L, LUA_REGISTRYINDEX, reference_);
+        for (const T* x : {&q, &k, &v}) push(L, *x);
+        lua_pushnumber(L, scale);
+        lua_call(L, 4, 1);
+        return L;
+    }
+
     Caller caller_;
     lua_State* main_;
     int reference_;
@@ -616,9 +642,16 @@ private:
 // What stands in `with`: a name or a function.
 model::Replacement function_at(lua_State* L, int index, const Handle& handle) {
     auto function = std::make_shared<const Function>(L, index, handle.caller);
-    return {"a function", [function](const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
-                return (*function)(q, k, v, scale);
-            }};
+    model::Replacement made{"a function", [function](const Tensor& q, const Tensor& k, const Tensor& v, double scale) {
+                                return (*function)(q, k, v, scale);
+                            }};
+#ifdef CAUSEWAY_GPU
+    if (handle.model.accelerator())
+        made.elsewhere = std::make_shared<const gpu::Attention>(
+            [function](const gpu::Tensor& q, const gpu::Tensor& k, const gpu::Tensor& v, double scale,
+                       cudaStream_t stream) { return (*function)(q, k, v, scale, stream); });
+#endif
+    return made;
 }
 
 // The string in `with`, which has to be a name.

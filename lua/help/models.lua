@@ -25,8 +25,8 @@ and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With devic
 known one and random weights: what it computes means nothing, what it costs does. arch is "llama" ("tiny",
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
 type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. A model on the GPU has
-softmax attention or linear attention with decay (no gated delta nets), and m:capture and m:attention are for the CPU
-alone. With download = false a name whose file has not been fetched yet is an error.]],
+softmax attention or linear attention with decay (no gated delta nets). With download = false a name whose file has not
+been fetched yet is an error.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)
@@ -136,7 +136,8 @@ manual.capture = {
   text = [[What a layer of the model m computes on a text, as a table of tensors by name. what: names with commas or
 as a list, of q, k, v (as attention gets them, after positions and norms; [1, heads, N, width], k and v with heads of
 their own), scores (scale · q kᵀ without mask, [1, heads, N, N]), output (of attention) and hidden (what the layer
-hands on, [1, N, width]); default q, k, v. Without text: the one that ran last.]],
+hands on, [1, N, width]); default q, k, v. Without text: the one that ran last. They are tensors on the CPU, of a model
+on the GPU too, whose numbers have the precision of its type.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 x = m:capture{text = "some text", layer = 2, what = "q,k,scores"}
@@ -162,13 +163,19 @@ What it was made with, defaults among it, stands in m:layers() and where m is sh
 
 In layers of linear attention with fixed decay an exact method computes what the layer computes: nothing is lost.
 
+Of a model on the GPU, exact methods and updates after "favor+", "rfa", "taylor" or "hedgehog" (or "none") with up to
+256 columns, these features alone and "flash" are computed there, and a function gets tensors on the GPU and returns
+one. Anything else is computed on the CPU, where q, k and v are copied, layer by layer; m:layers() then says "on the
+CPU".
+
 m:attention_errors tells what a factorisation does to the scores exp(scale q kᵀ) of each layer on a text, with and
 without the mask, beside the bound of claim A2, and to the layer's output; and in before and after what m:predict says
 of the text.]],
   notes = [[options, with their defaults: rank (that of the factorisation, 256 for "favor+"), seed (0) and what else
 ?lowrank says of the factorisation; features ("favor+"; "none": q and k as they are), normalize (true but for updates
 with a delta), method (the exact method of a factorisation's masked product, "fleet"), block, chunk, log_decay (0) and
-beta (1) of updates, shards (of tree and ring; as many as threads).]],
+beta (1) of updates, shards (of tree and ring; as many as threads). While something stands in the place of
+attention, a token on the GPU is no CUDA graph, and keys and values of all tokens go through it anew, as on the CPU.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 m:attention{layers = {5, 6}, with = "favor+", options = {rank = 32}}

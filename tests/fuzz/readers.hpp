@@ -57,7 +57,9 @@ inline bool npz(Bytes bytes) {
 // What is accepted whole is so in parts, along any dimension.
 inline bool safetensors(Bytes bytes) {
     return accepts([&] {
-        for (const auto& [name, tensor] : read_safetensors(bytes, "input").tensors) {
+        for (const auto& named : read_safetensors(bytes, "input").tensors) {
+            const std::string& name = named.first;
+            const Tensor& tensor = named.second;
             touch(tensor);
             for (int dim = 0; dim < tensor.ndim(); ++dim) {
                 const Index length = tensor.shape()[dim], first = length / 3, n = length - first - length / 4;

@@ -299,6 +299,26 @@ void add_others(Cases& cases) {
             };
         });
     }
+    for (const char* architecture : {"llama", "transnormer"}) {
+        for (const char* with : {"fleet", "vanilla", "gated", "flash", "nystrom"}) {
+            cases.add(std::string("a model, ") + architecture + ", its attention by " + with, [=] {
+                const auto checkpoint = model::random_model(architecture, "tiny", model::WeightType::f32, 5, 2);
+                return [=] {
+                    model::Model m(checkpoint, [](const model::Network& network) { return gpu::on_gpu(network); });
+                    model::SwapOptions o;
+                    o.features = "hedgehog";
+                    m.attention({2}, with, o);
+                    const model::Ids text{1, 2, 3, 4, 5, 6, 7, 8};
+                    model::Session session(m);
+                    session.advance(std::span(text).first(4));
+                    Results out{session.advance(std::span(text).subspan(4, 3)),
+                                session.copy().advance(std::span(text).last(1))};
+                    for (const auto& [what, x] : m.capture(text, 2, {"q", "output", "hidden"})) out.push_back(x);
+                    return out;
+                };
+            });
+        }
+    }
     cases.add("the rate of memory", [] {
         return [] {
             gpu::copy_bandwidth(1 << 20, nullptr);

@@ -10,6 +10,9 @@
 #include "core/model/evaluate.hpp"
 #include "core/model/known_sizes.hpp"
 #include "core/model/network.hpp"
+#include "gpu/exact/registry.hpp"
+#include "gpu/model/swap.hpp"
+#include "gpu/tensor/elementwise.hpp"
 #include "tests/core/model/random_folder.hpp"
 #include "tests/core/model/tiny.hpp"
 #include "tests/gpu/device.hpp"
@@ -445,6 +448,202 @@ TEST_CASE("a time limit ends a text on the GPU in the middle of a chunk", "[gpu]
           "session: its last run was stopped, expected one that ran to its end");
 }
 
+namespace {
+
+// What both models compute with a replacement: all at once, in two parts and then token by token, and in a batch.
+void check_replaced(const Pair& p, const std::string& with) {
+    INFO(p.name << ", " << with << ", " << p.gpu.layers()[1].settings);
+    const Index n = 70;
+    const Ids ids = some_ids(1000, n);
+    const Tensor expected = p.cpu.logits(ids), found = p.gpu.logits(ids);
+    const double bound = 2e-3 * std::max(1.0, 0.1 * largest(expected));
+    CHECK(distance(found, expected) < bound);
+    Session cpu(p.cpu), gpu(p.gpu);
+    cpu.advance(std::span(ids).first(40)), gpu.advance(std::span(ids).first(40));
+    CHECK(distance(gpu.advance(std::span(ids).subspan(40, 20)), cpu.advance(std::span(ids).subspan(40, 20))) < bound);
+    Session copy = gpu.copy();
+    for (std::size_t t = 60; t < 64; ++t) {
+        const Tensor next = cpu.advance(std::span(ids).subspan(t, 1));
+        CHECK(distance(gpu.advance(std::span(ids).subspan(t, 1)), next) < bound);
+        CHECK(distance(copy.advance(std::span(ids).subspan(t, 1)), next) < bound);
+    }
+    const std::vector<Ids> two{some_ids(50, 33), some_ids(900, 33)};
+    CHECK(distance(p.gpu.logits(two), p.cpu.logits(two)) < bound);
+}
+
+struct With {
+    std::string name, features;
+    bool on_gpu = true;
+    std::optional<bool> normalize = {};
+    double log_decay = 0, beta = 1;
+};
+
+std::vector<With> replacements() {
+    std::vector<With> all{{"auto", "favor+"}};
+    for (const auto& m : gpu::causal_methods()) all.push_back({m.name, "favor+"});
+    for (const char* features : {"rfa", "hedgehog", "none"}) all.push_back({"fleet", features});
+    all.push_back({"fleet", "hedgehog", true, false});
+    for (const char* alone : {"favor+", "hedgehog"}) all.push_back({alone, ""});
+    all.push_back({"taylor", "", false});  // 2145 columns
+    all.push_back({"linear", "hedgehog"}), all.push_back({"linear", "hedgehog", true, false});
+    all.push_back({"gated", "favor+", true, {}, -0.02});
+    all.push_back({"gated", "hedgehog", true, {}, -INFINITY}), all.back().on_gpu = false;
+    all.push_back({"delta", "hedgehog", true, {}, 0, 0.5});
+    all.push_back({"gated_delta", "hedgehog", true, {}, -0.1, 0.7});
+    all.push_back({"flash", ""}), all.push_back({"standard", "", false}), all.push_back({"tree", "", false});
+    all.push_back({"nystrom", "", false}), all.push_back({"svd", "", false});
+    return all;
+}
+
+model::SwapOptions options_of(const With& with) {
+    model::SwapOptions o;
+    if (!with.features.empty()) o.features = with.features;
+    const std::string& ranked = with.features.empty() ? with.name : o.features;
+    if (ranked == "favor+" || ranked == "rfa" || ranked == "nystrom" || ranked == "svd") o.lowrank.rank = 16;
+    o.normalize = with.normalize, o.log_decay = with.log_decay, o.beta = with.beta;
+    return o;
+}
+
+// Whether it wants scores of the size of softmax attention's, for exp(scale q kᵀ) to be a number.
+bool wants_small_scores(const With& with) {
+    return with.name == "favor+" || with.name == "nystrom" || with.name == "svd" ||
+           (with.name == "gated" && with.features == "favor+");
+}
+
+}  // namespace
+
+TEST_CASE("what stands in the place of attention on the GPU is what stands there on the CPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const char* name : {"tiny-llama", "tiny-transnormer"}) {
+        for (const With& with : replacements()) {
+            if (std::string(name) == "tiny-transnormer" && wants_small_scores(with)) continue;
+            Pair p = trained(name);
+            for (Model* m : {&p.cpu, &p.gpu}) m->attention({2}, with.name, options_of(with));
+            const model::LayerInfo layer = p.gpu.layers()[1];
+            CHECK(layer.replaced == p.cpu.layers()[1].replaced);
+            CHECK(layer.settings.ends_with("on the CPU") == !with.on_gpu);
+            check_replaced(p, with.name);
+            p.cpu.reset(), p.gpu.reset({2});
+            CHECK(distance(p.gpu.logits(some_ids(0, 40)), p.cpu.logits(some_ids(0, 40))) < 5e-3);
+        }
+    }
+}
+
+TEST_CASE("replaced layers on the GPU in 16 bits, with wide heads, and all at once", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    model::SwapOptions o;
+    o.features = "hedgehog";
+    const Ids ids = some_ids(10, 60);
+    for (const gpu::Type type : {gpu::Type::BFloat16, gpu::Type::Float16}) {
+        Model cpu = tiny_llama(), gpu = placed(cpu.checkpoint(), type);
+        for (Model* m : {&cpu, &gpu}) m->attention({}, "fleet", o);
+        CHECK(relative(gpu.logits(ids), cpu.logits(ids)) < 5e-2);
+    }
+    // Values of 432 columns, which no kernel takes: the CPU computes what stands there.
+    Pair wide = random_pair("retnet", "1.3b", 2, WeightType::bf16);
+    for (Model* m : {&wide.cpu, &wide.gpu}) m->attention({2}, "linear", o);
+    CHECK(wide.gpu.layers()[1].settings.ends_with("on the CPU"));
+    const Tensor expected = wide.cpu.logits(ids);
+    CHECK(distance(wide.gpu.logits(ids), expected) < 2e-3 * std::max(1.0, 0.1 * largest(expected)));
+}
+
+TEST_CASE("a function in the place of attention gets tensors on the GPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    // The mean of the values so far: what softmax attention is without scores.
+    const auto mean = [](const Tensor& v) {
+        const Index N = v.shape()[2], d = v.shape()[3];
+        Tensor o(DType::f32, v.shape());
+        for (Index h = 0; h < v.size() / (N * d); ++h)
+            for (Index e = 0; e < d; ++e) {
+                double sum = 0;
+                for (Index t = 0; t < N; ++t) {
+                    sum += static_cast<double>(v.data<float>()[(h * N + t) * d + e]);
+                    o.data<float>()[(h * N + t) * d + e] = static_cast<float>(sum / static_cast<double>(t + 1));
+                }
+            }
+        return o;
+    };
+    model::Replacement function{"a function",
+                                [&](const Tensor&, const Tensor&, const Tensor& v, double) { return mean(v); }};
+    Pair p = trained("tiny-llama");
+    p.cpu.attention({1}, function), p.gpu.attention({1}, function);
+    check_replaced(p, "a function of the CPU");
+
+    int calls = 0;
+    function.elsewhere = std::make_shared<const gpu::Attention>(
+        [&](const gpu::Tensor& q, const gpu::Tensor&, const gpu::Tensor& v, double scale, cudaStream_t stream) {
+            ++calls;
+            CHECK(q.dtype() == DType::f32);
+            CHECK(scale > 0);
+            return gpu::Tensor(mean(v.cpu(stream)), stream);
+        });
+    p.gpu.attention({1}, function);
+    check_replaced(p, "a function of the GPU");
+    CHECK(calls > 5);
+
+    // What is not finite, or of another shape, is refused.
+    const auto give = [&](const Tensor& o) {
+        function.elsewhere =
+            std::make_shared<const gpu::Attention>([o](const gpu::Tensor&, const gpu::Tensor&, const gpu::Tensor&,
+                                                       double, cudaStream_t stream) { return gpu::Tensor(o, stream); });
+        p.gpu.attention({1}, function);
+        return message_of([&] { p.gpu.logits(Ids{1, 2, 3}); });
+    };
+    const model::LayerInfo info = p.gpu.layers()[0];
+    Tensor o = Tensor::zeros(DType::f32, {1, info.heads, 3, info.value_width});
+    CHECK(give(o) == "");
+    o.data<float>()[info.value_width] = NAN;
+    CHECK(give(o) == "a function: its output for token 2 has Inf or NaN, expected finite numbers");
+    CHECK(give(Tensor::zeros(DType::f32, {1, 1, 3, 1})).starts_with("a function: returned a 1×1×3×1 gpu Tensor"));
+}
+
+TEST_CASE("layers of linear attention on the GPU run by every exact method", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    for (const auto& method : gpu::causal_methods()) {
+        std::vector<Pair> all;
+        all.push_back(trained("tiny-transnormer"));
+        all.push_back(random_pair("retnet", "tiny", 3));
+        for (Pair& p : all) {
+            const Ids ids = some_ids(1000, 150);
+            const Tensor expected = p.cpu.logits(ids);
+            p.gpu.attention({}, method.name), p.cpu.attention({}, method.name);
+            INFO(p.name << ", " << method.name);
+            CHECK(p.gpu.layers()[0].replaced == method.name);
+            CHECK(distance(p.gpu.logits(ids), expected) < 2e-3 * std::max(1.0, 0.1 * largest(expected)));
+            check_replaced(p, method.name);
+        }
+    }
+}
+
+TEST_CASE("what a layer computes on the GPU is what it computes on the CPU", "[gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    const Ids ids = some_ids(20, 45);
+    for (const Pair& p : pairs()) {
+        for (const Index layer : {1, 2}) {
+            const auto cpu = p.cpu.capture(ids, layer, Model::captured()),
+                       gpu = p.gpu.capture(ids, layer, Model::captured());
+            for (const std::string& what : Model::captured()) {
+                INFO(p.name << ", layer " << layer << ", " << what);
+                REQUIRE(gpu.at(what).shape() == cpu.at(what).shape());
+                CHECK(relative(gpu.at(what), cpu.at(what)) < 1e-3);
+            }
+        }
+    }
+    Pair p = trained("tiny-llama");
+    model::SwapOptions o;
+    o.lowrank.rank = 8;
+    for (Model* m : {&p.cpu, &p.gpu}) m->attention({2}, "favor+", o);
+    CHECK(relative(p.gpu.capture(ids, 2, {"output"}).at("output"), p.cpu.capture(ids, 2, {"output"}).at("output")) <
+          1e-3);
+    const auto cpu = model::swap_report(p.cpu, ids, {2}, "favor+", o),
+               gpu = model::swap_report(p.gpu, ids, {2}, "favor+", o);
+    CHECK(std::abs(gpu.layers[0].output - cpu.layers[0].output) < 1e-3 * cpu.layers[0].output);
+    CHECK(std::abs(gpu.layers[0].scores.frobenius.error_masked - cpu.layers[0].scores.frobenius.error_masked) <
+          1e-3 * cpu.layers[0].scores.frobenius.error_masked);
+    CHECK(std::abs(gpu.before.bits - cpu.before.bits) < 1e-3 * cpu.before.bits);
+    CHECK(std::abs(gpu.after.bits - cpu.after.bits) < 1e-3 * cpu.after.bits);
+}
+
 TEST_CASE("what a model on the GPU does not do is said in a sentence", "[gpu][gpu-model]") {
     if (!on_gpu()) return;
     // Norms in attention that no layout has yet.
@@ -474,9 +673,10 @@ TEST_CASE("what a model on the GPU does not do is said in a sentence", "[gpu][gp
         message_of([] { placed(model::random_model("qwen3_next", "tiny", WeightType::f32, 1), gpu::Type::Float32); }) ==
         "device: layer 1 has gated delta net, expected softmax attention or linear attention with decay on the GPU");
     Model m = trained("tiny-llama").gpu;
-    const std::string refusal = ": the model is on the GPU, expected one on the CPU (device = \"cpu\")";
-    CHECK(message_of([&] { m.attention({1}, "favor+"); }) == "attention" + refusal);
-    CHECK(message_of([&] { m.capture(Ids{1, 2}, 1, {"q"}); }) == "capture" + refusal);
+    CHECK(message_of([&] { m.capture(Ids{1, 2}, 99, {"q"}); }).starts_with("layers: has 99, expected"));
+    model::SwapOptions block;
+    block.block = 48;
+    CHECK(message_of([&] { m.attention({1}, "fleet", block); }).starts_with("block: 48, expected "));
     CHECK(message_of([&] { m.logits(Ids{1, 300}); }) == "ids: has 300, expected token ids from 0 to 255");
     model::RunOptions none;
     none.chunk = 0;
