@@ -366,7 +366,8 @@ called("rank", "num_features n_features nb_features")
 
 -- Bounds
 
-called("check_bound", "claim claims proof proofs theorem theorems lemma errata statement", "Statements and proofs stand "
+called("check_bound", "claim claims proof proofs theorem theorems lemma errata statement",
+  "Statements and proofs stand "
   .. "in proofs/, with proofs/README.md as their list and proofs/ERRATA.md for what is wrong in the documents.")
 
 -- Measuring, plots, files, the shell
@@ -404,7 +405,8 @@ written("bar barplot barh boxplot violinplot", "there are curves, points with ba
   .. "show_table(rows), a curve plot(x, y)", "plot")
 called("heatmap", "plot_heatmap imshow matshow pcolor pcolormesh spy")
 called("text_table", "dataframe pandas tabulate pretty_table")
-written("updates update_rules rules", 'update = "linear", "gated", "delta" or "gated_delta" of linear_attention; ?gated '
+written("updates update_rules rules",
+  'update = "linear", "gated", "delta" or "gated_delta" of linear_attention; ?gated '
   .. "lists them with the calls beside them", "linear_attention")
 called("load", "read_csv csv loadtxt load_file safe_open", "The extension says what comes back.")
 written("column get_column", "rows:column(\"gamma\") is a column of a sweep's results or of load(\"x.csv\") as a list, "
@@ -538,7 +540,8 @@ near("state_indices", "continuous_batching",
   "The states of sequences that come and go lie in the slots of a pool; state_indices says which each sequence has.")
 called("from_hf", "hf transformers torch_chunk_gated_delta_rule torch_recurrent_gated_delta_rule",
   "It takes the arguments of what transformers has in place of kernels; models are loaded by model(path).")
-not_here("triton cuda_kernel tilelang", "Kernels are written in CUDA; docs/kernels.md in the sources has a page for each. "
+not_here("triton cuda_kernel tilelang", "Kernels are written in CUDA; "
+  .. "docs/kernels.md in the sources has a page for each. "
   .. "The nearest for a rule of your own is recurrence, or scan.")
 called("from_flashinfer", "flashinfer", "It takes the arguments of FlashInfer's chunk_gated_delta_rule.")
 not_here("kv_cache kvcache past_key_values",

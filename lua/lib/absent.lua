@@ -33,7 +33,8 @@ function causeway._meant_field(name, known)
   local alias = causeway._known_here(name, known)
   if alias then return " (" .. alias .. ")" end
   local near = causeway._closest(name, names)
-  return near ~= "" and string.format(' (did you mean "%s"?)', near) or ", expected one of " .. table.concat(names, ", ")
+  if near ~= "" then return string.format(' (did you mean "%s"?)', near) end
+  return ", expected one of " .. table.concat(names, ", ")
 end
 
 --- The error about `key` of a value that has none, in messages `what`. elsewhere: name -> what is done here in its

@@ -97,7 +97,8 @@ end
 local Bound = { __name = "Bound" }
 local of_rows = "each row has it: b[1].measured, b[1].bound, b[1].margin"
 causeway._only_fields(Bound, { what = "a checked bound", fields = "claim statement terms proof source holds",
-  list = true, elsewhere = { margin = of_rows, bound = of_rows, measured = of_rows, what = of_rows, exactly = of_rows } })
+  list = true, elsewhere = { margin = of_rows, bound = of_rows, measured = of_rows, what = of_rows,
+    exactly = of_rows } })
 
 --- A row for each side of the claim.
 function Bound:table()

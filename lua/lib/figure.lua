@@ -58,8 +58,8 @@ causeway._can_show(Figure)
 
 -- What a picture is told later would change nothing.
 function Figure.__newindex(_, key)
-  raise(string.format('a picture is drawn when it is made: plot{x = x, y = y, %s = ...}, expected no "%s" to be set later',
-    tostring(key), tostring(key)))
+  raise(string.format('a picture is drawn when it is made: plot{x = x, y = y, %s = ...}, expected no "%s" to be set '
+    .. "later", tostring(key), tostring(key)))
 end
 
 --- A picture. Fields: script() returns the gnuplot commands behind the terminal's; draw_text() draws it for a terminal;

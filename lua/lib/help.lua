@@ -526,7 +526,9 @@ function causeway._meant_here(name)
   local meant = call_meant(name) or known_as(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
-    if taken[name] then return string.format("nothing is called %s here yet; of calls it is an option, see ?%s", name, name) end
+    if taken[name] then
+      return string.format("nothing is called %s here yet; of calls it is an option, see ?%s", name, name)
+    end
   end
 end
 

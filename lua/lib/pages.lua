@@ -315,13 +315,13 @@ end
 local function line_about(text, name)
   local found, indent
   for line in (text .. "\n"):gmatch("(.-)\n") do
-    local start, words = line:match("^((%s+)%S.-%s%s+)%S"), nil
+    local start = line:match("^(%s+%S.-%s%s+)%S")
     if found then
       local blanks = line:match("^%s*")
       if line == "" or #blanks < indent then break end
       found = found .. " " .. line:sub(#blanks + 1)
     elseif start then
-      words = start:match("^%s+(.-)%s*$")
+      local words = start:match("^%s+(.-)%s*$")
       if words:find("^[%w_, ]+$") and words:find("%f[%w_]" .. name .. "%f[^%w_]") then
         found, indent = line:sub(#start + 1), #start
       end
@@ -336,8 +336,8 @@ local function sentence_about(text, name)
   for sentence in (text:gsub("%s+", " ") .. " "):gmatch("(.-[.]) ") do
     if sentence:find("%f[%w_]" .. name .. "%f[^%w_]") then
       local clause = sentence:gsub("%.$", "")
-      for part in (#clause > 160 and clause .. ";" or ""):gmatch(" ?(.-)[;:]%f[%z ]") do
-        if part:find("%f[%w_]" .. name .. "%f[^%w_]") then return part end
+      for piece in (#clause > 160 and clause .. ";" or ""):gmatch(" ?(.-)[;:]%f[%z ]") do
+        if piece:find("%f[%w_]" .. name .. "%f[^%w_]") then return piece end
       end
       return clause
     end
@@ -370,14 +370,14 @@ local function of_other_options(add, described)
   end
   for option, list in pairs(functions) do
     table.sort(list)
-    local called, text, summary = {}, {}, nil
+    local ways, text, summary = {}, {}, nil
     for i, name in ipairs(list) do
       local about = about_option(name, option)
-      called[i] = manual[name].call:match("^m:[%w_]+") or name
-      if about then text[#text + 1] = string.format("Of %s: %s.", called[i], (about:gsub("%.$", ""))) end
+      ways[i] = manual[name].call:match("^m:[%w_]+") or name
+      if about then text[#text + 1] = string.format("Of %s: %s.", ways[i], (about:gsub("%.$", ""))) end
       summary = summary or about and about .. "."
     end
-    table.insert(text, 1, string.format("An option of %s; ?%s says more.", causeway._listed(called), list[1]))
+    table.insert(text, 1, string.format("An option of %s; ?%s says more.", causeway._listed(ways), list[1]))
     add(option, {
       what = "an option", topic = "options", call = manual[list[1]].call, text = table.concat(text, "\n\n"),
       summary = summary, example = manual[list[1]].example,
