@@ -31,6 +31,14 @@ Tensor each_head_of(const Tensor& A, DType type, const Shape& full) {
     return out;
 }
 
+// The update that takes a gate, a strength, or both.
+std::string rule_with(bool gate, bool strength) {
+    for (const Rule& rule : updates()) {
+        if (has_gate(rule.update) == gate && has_delta(rule.update) == strength) return rule.name;
+    }
+    return "";
+}
+
 }  // namespace
 
 void check_log_decay(const Tensor& g) {
@@ -80,7 +88,9 @@ Sizes check_sizes(const Tensor& q, const Tensor& k, const Tensor& v, const Linea
     // Gates [.., N] or [.., N, d_k], whose leading dimensions are those of v; one head may serve all.
     const auto gate = [&](const char* name, const std::optional<Tensor>& given, bool wanted, bool channels) -> Index {
         if (!wanted) {
-            if (given) fail(name, ": given, but update = \"", o.update, "\" has none");
+            if (given)
+                fail(name, ": given, but update = \"", o.update, "\" has none, expected update = \"",
+                     rule_with(o.log_decay.has_value(), o.beta.has_value()), "\"");
             return 0;
         }
         if (!given) fail(name, ": missing, update = \"", o.update, "\" needs it");

@@ -50,7 +50,8 @@ std::string meant_among(lua_State* L, const std::string& name, const std::vector
 
 std::string meant_method(lua_State* L, const std::string& name, const std::vector<std::string>& known) {
     const std::string elsewhere = told_by(L, "_no_method", name, known);
-    return elsewhere.empty() ? meant_among(L, name, known) : in_brackets(elsewhere);
+    if (!elsewhere.empty()) return in_brackets(elsewhere);
+    return name.size() < 3 ? "" : meant_among(L, name, known);  // of one or two letters everything is near
 }
 
 }  // namespace causeway::lua

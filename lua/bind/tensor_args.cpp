@@ -205,7 +205,9 @@ void refuse_parameter(lua_State* L, int index, const char* function, const char*
 
 void refuse_more(lua_State* L, int max_arguments, const char* function) {
     for (int i = max_arguments + 1; i <= lua_gettop(L); ++i) {
-        if (lua_isstring(L, i))
+        const bool result = lua_getmetatable(L, i) != 0;  // of a call with several
+        if (result) lua_pop(L, 1);
+        if (lua_isstring(L, i) || (lua_istable(L, i) && !result))
             fail(function, ": argument ", i, ": a ", type_name(L, i), ", expected ", max_arguments,
                  max_arguments == 1 ? " argument" : " arguments");
     }

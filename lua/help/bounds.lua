@@ -22,7 +22,7 @@ equal. check_bound() lists the claims, check_bound(claim) the inputs of one of t
 Inputs in brackets may be left out. Errors are measured against extended precision. Tensors of Float64 are checked in
 Float64, others in Float32; q, k, v and B, C, V may have leading dimensions of heads, of which the worst entry counts.
 Π is what the definition gives on absolute values, (|B||C|ᵀ ⊙ M)|V|.]],
-  notes = [[The result is a list of rows, each {what, measured, bound, exactly, holds}, with the fields claim,
+  notes = [[The result is a list of rows, each {what, measured, bound, margin, exactly, holds}, with the fields claim,
 statement, terms, proof, source and holds, which is true where all rows hold; its methods :table(), :markdown() and
 :latex() give the table. NaN never holds. An input that the claim is not stated for, as a gate above 1, is an error.
 

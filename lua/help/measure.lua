@@ -119,17 +119,24 @@ filter is {name = value}, {name = {value, value}} or a function of the row:
   results:markdown{...}         that table as Markdown, results:latex{...} as LaTeX
   results:column(name, filter)  the values of a column
   results:where(filter)         the rows that fit, which are results too: results:where{N = 128}:plot(...)
-  results:pivot(a, b, name)     a wide table of the column `name`: a line for each value of a, a column for each of b,
-                                such as results:pivot("method", "N", "median"); behind them a filter
+  results:pivot(a, b, name)     a wide table of the column `name`, as below; behind them a filter
   results:save(path)            the table as .csv, .html, .md, .tex or .txt
-  results:plot(x, y, {by = name, error = name, ...})]],
+  results:plot(x, y, {by = name, error = name, ...})
+
+pivot makes a line of each value of its first column and a column of each value of its second, with the third in the
+cells: results:pivot("N", "type", "sum") of rows {N, type, sum} is
+
+  N   type = Float32  type = Float64
+  64              ..              ..
+  128             ..              ..]],
   example = [[
-results = sweep{grid = {N = {64, 128, 256}}, run = function(p)
-  local function total() return randn(p.N, p.N):sum() end
+grid = {N = {64, 128, 256}, type = {"Float32", "Float64"}}
+results = sweep{grid = grid, run = function(p)
+  local function total() return randn(p.N, p.N, p.type):sum() end
   return btime(total, {samples = 3, show = false})
 end}
-print(results:markdown())
-growth_exponent(results:column("N"), results:column("median"))
+results:pivot("N", "type", "median")
+print(results:where{type = "Float64"}:markdown())
 results]],
 }
 manual.reproduce = {
@@ -211,7 +218,7 @@ manual.text_table = {
 
   columns  a list of keys, or of tables with key and, where wanted, title, unit, digits, format, align, and link, a
            function of the row that gives the address to which its cell leads on a page
-  title    a line above
+  title    a line above; in titles, of columns too, a formula stands between dollar signs: "$c_N$"
   note     a line below
   most     rows shown; the middle ones are left out past it
   leading  columns repeated where a table that is too wide for the terminal goes on below itself

@@ -84,7 +84,7 @@ near("gated", "xlstm mlstm",
 near("gated", "longhorn",
   "Longhorn with a β a head is this one with a gate per key channel: e = β / (1 + β |k|²), log_decay = "
   .. "log(1 - e k²), and k scaled by e. With a β for each value it is a step of scan.")
-near("gated", "rwkv rwkv5 rwkv_5 rwkv6 rwkv_6 eagle finch wkv",
+near("gated", "rwkv5 rwkv_5 rwkv6 rwkv_6 eagle finch wkv",
   "The state of RWKV-5 and 6 is this one with a gate per key channel. Their output reads it before the token is "
   .. "added, with a bonus u for that token: write these two around the call.")
 near("gated", "hgrn2", "HGRN2 is this one with a forget gate f per key channel: log_decay = log(f), k = 1 - f.")
@@ -151,6 +151,7 @@ called("recurrence", "generalized_delta_rule generalised_delta_rule dplr iplr di
   .. "linear_recurrent_rule")
 called("gated_delta_2", "gdn_2 gdn2 gated_deltanet_2 gateddeltanet_2 gated_delta_rule_2")
 called("rwkv7", "rwkv_7 goose")
+called("rwkv7", "rwkv", "RWKV-7 is this call; what comes near RWKV-5 and 6 has ?rwkv6, near RWKV-4 ?rwkv4.")
 called("delta_product", "deltaproduct gated_deltaproduct gated_delta_product")
 near("scan", "rwkv4 rwkv_4",
   "It keeps a sum of weights beside that of weighted values: a step with a table of two states.")
@@ -202,19 +203,23 @@ called("flash", "online_softmax safe_softmax")
 called("shard", "context_parallel sequence_parallelism lasp lasp2 zeco all_scan zigzag ulysses")
 called("tree_decode", "tree_attention flash_decoding flash_decode decode decoding sequence_parallel")
 called("ring_decode", "ring_attention ringattention")
-called("layout", "bhnd bnhd bthd bshd head_first seq_first batch_first time_major")
+called("layout", "bhnd bnhd head_first seq_first batch_first time_major")
+called("layout", "bthd bshd blhd thd nhd", "The order [batch, length, heads, width] is layout = \"bnhd\" here.")
+called("layout", "bhtd bhsd bhld", "The order [batch, heads, length, width] is layout = \"bhnd\" here, the default.")
 called("causal", "is_causal causal_mask")
 near("causal", "attn_mask attention_mask mask src_mask",
   "A mask of your own is not taken: a query sees all keys, or with causal those up to its own position.")
 
 -- Tensors: NumPy, PyTorch, MATLAB, Julia
 
-called("*", "matmul mm bmm mul_matrix @ gemm matrix_product matrix_multiplication")
+called("*", "mul_matrix @ gemm matrix_product matrix_multiplication")
+written("matmul mm bmm", "A * B is the product of matrices, over the last two dimensions", "*")
 called("*", "/ operator operators arithmetic divide broadcasting")
 called("times", "multiply mul hadamard elementwise_product .* ⊙")
 called("plus", "add")
 called("pow", "power ** ^")
 called("range", "colon")
+written("linrange", "LinRange(a, b, n) is range(a, b, {length = n})", "range")
 written("linspace", "linspace(a, b, n) is range(a, b, {length = n})", "range")
 written("arange", "arange(n) is range(0, n - 1)", "range")
 written("logspace", "logspace(a, b, n) is exp(range(a, b, {length = n}) * math.log(10))", "range")
@@ -223,7 +228,8 @@ called("size", "shape")
 called("length", "numel nelem")
 written("len", "the length of a list l is #l, of a tensor length(A)", "length")
 called("ndims", "ndim rank_of_tensor")
-called("eltype", "element_type typeof")
+called("eltype", "element_type")
+written("typeof", "eltype(A) is the type of a tensor's elements, type(x) what any value is to Lua", "eltype")
 called("f64", "double float64")
 called("f32", "float float32")
 written("astype to_dtype", "astype(x, type) is f64(x), f32(x), f16(x) or bf16(x)", "f32")
@@ -261,7 +267,7 @@ written("var variance", "the variance of all elements is std(A)^2, along a dimen
 called("quantile", "percentile")
 called("cumsum", "cumulative_sum prefix_sum")
 called("abs", "absolute fabs")
-written("eye identity identity_matrix", "the unit matrix is diag(ones(n))", "diag")
+written("eye identity identity_matrix i", "the unit matrix is diag(ones(n))", "diag")
 called("clamp", "clip")
 called("eq", "equal", "A == B is one true or false: the same type, shape and elements.")
 written("isequal array_equal torch.equal np.array_equal",
@@ -272,13 +278,22 @@ called("le", "less_equal")
 called("gt", "greater")
 called("ge", "greater_equal")
 written("isinf", "isinf(x) is eq(abs(x), math.huge)", "isfinite")
-called("isnan", "nan")
+written("nan", "a NaN is 0/0, and isnan(x) finds them", "isnan")
 called("isapprox", "allclose isclose assert_allclose assert_close ≈ approx almost_equal")
 called("norm", "frobenius frobenius_norm vector_norm")
 called("l2norm", "normalize normalise l2_norm l2_normalize l2norm_fwd")
 called("opnorm", "spectral_norm operator_norm matrix_norm")
 called("eigvals", "eig eigh eigvalsh eigen")
-called("inv", "inverse pinv")
+called("inv", "inverse")
+written("pinv", "of a tall A of full rank, the pseudoinverse is inv(A:t() * A) * A:t()", "inv")
+written("cond condition_number", "s = svdvals(A), and maximum(s) / minimum(s) is the condition number", "svdvals")
+written("matrix_rank rank", "the rank of A to a tolerance: sum(gt(svdvals(A), 1e-6 * opnorm(A)))", "svdvals")
+written("nuclear_norm trace_norm schatten_norm", "the nuclear norm is sum(svdvals(A))", "svdvals")
+written("kron", "A:reshape(m, 1, n, 1) times B:reshape(1, p, 1, q), by times(...), reshaped to (m * p, n * q)", "times")
+written("ln", "the natural logarithm is log(x)", "log")
+written("decay_matrix decay_mask mask_matrix lower_triangular",
+  "i = range(1, N), and tril(pow(0.9, i:reshape(N, 1) - i:reshape(1, N))) has 0.9^(i-j) for i >= j; "
+  .. "the 0-1 mask is tril(ones(N, N))", "tril")
 called("tr", "trace")
 called("dot", "inner vdot")
 called("cholesky", "chol")
@@ -318,6 +333,18 @@ written("keys values items", "for name, x in pairs(t) do print(name, x) end goes
 written("sleep", "os.execute(\"sleep 1\") waits a second")
 written("throw raise", "error(\"a sentence\") raises an error, ok, message = pcall(f, x) catches it")
 written("dict ordereddict", "a table with names is d = {a = 1}, and d.a reads it")
+written("haskey isin", "d.a ~= nil says whether the table d has the name a")
+written("isnothing isnull is_none", "x == nil says it")
+written("missing undef", "no value is nil")
+written("parse", "parse(Int, s) is tonumber(s)")
+written("mod rem fmod divmod", "of numbers the remainder is a % b; of a tensor, A - floor(A / b) * b")
+written("div floordiv fld", "of numbers it is a // b; of a tensor, floor(A / b)")
+written("readdir listdir", ";ls at the prompt lists the folder")
+written("vars globals locals", "?whos has the loop over what there is")
+written("isinstance isa", 'type(x) == "table" asks for the type of a value, eltype(A) is that of a tensor')
+written("sum_squares", "it is sum(pow(A, 2))", "pow")
+written("string_format f_string fstring", 'a text with values in it is string.format("x = %.3f", x), or "x = " .. x')
+told("begin block", "do ... end is a block")
 written("str", "str(x) is tostring(x); texts are joined by \"x = \" .. x", nil)
 written("int", "int(x) is floor(x); math.tointeger(3.0) is 3")
 written("printf sprintf", "sprintf is string.format: print(string.format(\"x = %.3f\", x))")
@@ -336,6 +363,12 @@ for name in ("backward backprop backpropagation value_and_grad vjp requires_grad
 end
 called("adam", "adamw optimizer optim learning_rate")
 called("rank", "num_features n_features nb_features")
+
+-- Bounds
+
+called("check_bound", "claim claims proof proofs theorem theorems lemma errata statement",
+  "Statements and proofs stand "
+  .. "in proofs/, with proofs/README.md as their list and proofs/ERRATA.md for what is wrong in the documents.")
 
 -- Measuring, plots, files, the shell
 
@@ -356,14 +389,25 @@ called("progress", "tqdm progress_bar")
 called("growth_exponent", "slope polyfit loglog_slope growth growth_rate scaling_exponent fit curve_fit linregress "
   .. "fit_power power_law fit_power_law")
 written("markdown to_markdown",
-  "of results, a table or a list of rows: results:markdown(), text_table(rows):markdown()")
-written("latex to_latex", "of results, a table or a list of rows: results:latex(), text_table(rows):latex()")
+  "of results, a table or a list of rows: results:markdown(), text_table(rows):markdown()", "text_table")
+written("latex to_latex booktabs", "of results, a table or a list of rows: results:latex(), text_table(rows):latex()",
+  "text_table")
+written("caption", "the caption of a table is its title: text_table(rows, {title = \"...\"}):latex()", "text_table")
 written("pivot pivot_table unstack crosstab", 'of a sweep\'s results: results:pivot("method", "N", "median")', "sweep")
 called("sweep", "grid_search gridsearch parameter_sweep")
-called("plot", "plt lineplot figure loglog semilogy semilogx scatter errorbar savefig subplots subplot "
-  .. "matplotlib seaborn plotly bokeh")
+called("plot", "plt lineplot figure errorbar subplots subplot matplotlib seaborn plotly bokeh")
+written("scatter scatterplot", 'points without lines: plot(x, y, {style = "points"})', "plot")
+written("loglog", 'both axes logarithmic: plot(x, y, {xscale = "log", yscale = "log"})', "plot")
+written("semilogy", 'plot(x, y, {yscale = "log"}) is it', "plot")
+written("semilogx", 'plot(x, y, {xscale = "log"}) is it', "plot")
+written("savefig", 'p = plot(x, y), and p:save("x.svg"), .png or .pdf', "plot")
+written("bar barplot barh boxplot violinplot", "there are curves, points with bars of error and heat maps; a table is "
+  .. "show_table(rows), a curve plot(x, y)", "plot")
 called("heatmap", "plot_heatmap imshow matshow pcolor pcolormesh spy")
 called("text_table", "dataframe pandas tabulate pretty_table")
+written("updates update_rules rules",
+  'update = "linear", "gated", "delta" or "gated_delta" of linear_attention; ?gated '
+  .. "lists them with the calls beside them", "linear_attention")
 called("load", "read_csv csv loadtxt load_file safe_open", "The extension says what comes back.")
 written("column get_column", "rows:column(\"gamma\") is a column of a sweep's results or of load(\"x.csv\") as a list, "
   .. "tensor(...) of it a tensor", "load")
@@ -411,6 +455,10 @@ short("lengths", "seq_lens seqlens sizes ns n")
 short("save", "file filename path cache")
 short("label", "name legend title")
 short("name", "label title")
+short("title", "caption name header heading label")
+short("lengths", "t n_tokens seq_len seqlen seq_length length tokens")
+short("heads", "h num_heads n_heads nheads")
+short("batch", "batch_size bs")
 short("by", "group group_by groupby hue color colour series")
 short("xscale", "logx log_x")
 short("yscale", "logy log_y")
@@ -490,6 +538,11 @@ not_here("paged_attention pagedattention paged_kv paged_kv_cache vllm sglang",
   .. "linear_attention_step, whose state does not grow.")
 near("state_indices", "continuous_batching",
   "The states of sequences that come and go lie in the slots of a pool; state_indices says which each sequence has.")
+called("from_hf", "hf transformers torch_chunk_gated_delta_rule torch_recurrent_gated_delta_rule",
+  "It takes the arguments of what transformers has in place of kernels; models are loaded by model(path).")
+not_here("triton cuda_kernel tilelang", "Kernels are written in CUDA; "
+  .. "docs/kernels.md in the sources has a page for each. "
+  .. "The nearest for a rule of your own is recurrence, or scan.")
 called("from_flashinfer", "flashinfer", "It takes the arguments of FlashInfer's chunk_gated_delta_rule.")
 not_here("kv_cache kvcache past_key_values",
   "A cache is two tensors of yours, which cat(k, k_new, 3) makes longer; softmax_attention(q, k, v) takes the queries "
@@ -535,6 +588,7 @@ not_here("whos who varinfo variables workspace",
   .. "functions, and Tab completes their names.")
 written("nn.linear torch.nn.linear nn.dense", "a linear layer is a product, x * W:t() + b, which grad goes through")
 written("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10")
+written("findmax findmin", "maximum(A) is the value and argmax(A) its place", "argmax")
 written("sort argsort topk unique",
   "tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
   .. "gives")
@@ -610,8 +664,8 @@ written("jvp forward_mode", "grad goes backwards; (f(x + v * h) - f(x - v * h)) 
 -- Language models
 
 called("model", "llm language_model gguf llama_cpp huggingface hugging_face from_pretrained automodel smollm2 "
-  .. "load_model logits layers")
-called("tokens", "tokenizer tokenize tokenise encode_text bpe byte_pair_encoding detokenize")
+  .. "load_model logits layers automodelforcausallm")
+called("tokens", "autotokenizer tokenizer tokenize tokenise encode_text bpe byte_pair_encoding detokenize")
 called("generate", "chat completion complete_text apply_chat_template chat_template top_k top_p temperature")
 called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_accuracy")
 called("score", "loglikelihood log_likelihood")

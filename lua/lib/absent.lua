@@ -19,7 +19,22 @@ local function meant(key, names)
   near = near or causeway._closest(key, names)
   if near ~= "" then return string.format(' (did you mean "%s"?)', near) end
   local alias = causeway._known_here(key, known)
-  return alias and not alias:find("^see %?") and " (" .. alias .. ")" or ""
+  if alias and not alias:find("^see %?") then return " (" .. alias .. ")" end
+  local of_tensors = causeway._metatable("Tensor").__methods[key]
+  local page = not of_tensors and type(causeway[key]) == "function" and causeway.manual[key]
+  return page and string.format(" (it is a function here: %s)", (page.call .. "  "):match("^(.-)  ")) or ""
+end
+
+--- The known name, of {name = true}, that is meant by another, in parentheses; else all of them.
+function causeway._meant_field(name, known)
+  local names = {}
+  for one in pairs(known) do names[#names + 1] = one end
+  table.sort(names)
+  local alias = causeway._known_here(name, known)
+  if alias then return " (" .. alias .. ")" end
+  local near = causeway._closest(name, names)
+  if near ~= "" then return string.format(' (did you mean "%s"?)', near) end
+  return ", expected one of " .. table.concat(names, ", ")
 end
 
 --- The error about `key` of a value that has none, in messages `what`. elsewhere: name -> what is done here in its

@@ -95,8 +95,10 @@ function causeway._bound_cells(row)
 end
 
 local Bound = { __name = "Bound" }
+local of_rows = "each row has it: b[1].measured, b[1].bound, b[1].margin"
 causeway._only_fields(Bound, { what = "a checked bound", fields = "claim statement terms proof source holds",
-  list = true })
+  list = true, elsewhere = { margin = of_rows, bound = of_rows, measured = of_rows, what = of_rows,
+    exactly = of_rows } })
 
 --- A row for each side of the claim.
 function Bound:table()
@@ -241,7 +243,10 @@ function causeway.check_bound(id, inputs, ...)
   rows.claim, rows.statement, rows.proof, rows.source = claim.id, claim.statement, claim.proof, claim.source
   rows.terms = claim.terms
   rows.holds = true
-  for _, row in ipairs(rows) do rows.holds = rows.holds and row.holds end
+  for _, row in ipairs(rows) do
+    rows.holds = rows.holds and row.holds
+    if not row.exactly then row.margin = row.bound / row.measured end
+  end
   return setmetatable(rows, Bound)
 end
 

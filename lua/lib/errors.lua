@@ -19,7 +19,7 @@ local calls = {
   title = drawn, xlabel = drawn, ylabel = drawn, legend = drawn, set_title = drawn, set_xlabel = drawn,
   split = 'the words of a text: for word in s:gmatch("%S+") do ... end',
   splitlines = 'the lines of a text: for line in s:gmatch("[^\\n]+") do ... end',
-  strip = bare, trim = bare,
+  strip = bare, trim = bare, backward = "g, value = grad(loss, params) has the gradients of loss(params)",
   getcwd = ";pwd at the prompt prints the folder",
   listdir = ";ls at the prompt lists the folder", system = "os.execute(text) runs a command, as ;ls at the prompt",
   makedirs = "mkpath(folder) makes it", mkdir = "mkpath(folder) makes it", chdir = ";cd FOLDER at the prompt moves",
@@ -28,6 +28,8 @@ local calls = {
   startswith = 'it is s:sub(1, 2) == "ab"',
   endswith = 'it is s:sub(-2) == "ab"',
 }
+
+causeway._forms_of_tables = { tex = true, md = true, html = true, txt = true }
 
 local conversions = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "bf16" }
 local kept = 'a number drops the dimension that it indexes, a range keeps it: A(":", ":", {128, 128}, ":")'
@@ -50,10 +52,95 @@ local function colon_for_point(_, source)
   end
 end
 
+-- The arguments of the first call of a function in the source, as texts; nil where the call is not found whole.
+local function arguments_of(name, source)
+  local inside = source:match("%f[%w_]" .. name .. "%s*(%b())")
+  if not inside then return nil end
+  local arguments, open, one = {}, 0, ""
+  for character in inside:sub(2, -2):gmatch(".") do
+    if character:find("[%(%[{]") then open = open + 1 end
+    if character:find("[%)%]}]") then open = open - 1 end
+    if character == "," and open == 0 then
+      arguments[#arguments + 1], one = one, ""
+    else
+      one = one .. character
+    end
+  end
+  arguments[#arguments + 1] = one
+  for i, argument in ipairs(arguments) do arguments[i] = argument:match("^%s*(.-)%s*$") end
+  return arguments
+end
+
+-- Whether this value has a method of the name, which is no function of the library's.
+local function has_method(value, name)
+  local class = debug.getmetatable(value) or {}
+  if class.__name == "Model" then return (class.__methods or {})[name] ~= nil end
+  if type(value) ~= "table" then return false end
+  local known, found = pcall(function() return value[name] end)
+  return known and type(found) == "function" and causeway._class_of_method(found) ~= nil
+end
+
+-- What is to be typed where a method was called as a function, bits_per_byte(m, "a text"): of the value that came
+-- first, else of a model.
+local function method_for_function(name, source)
+  local arguments = arguments_of(name, source)
+  local object = arguments and arguments[1]:match("^[%a_][%w_]*$")
+  local value = object and rawget(_G, object)
+  local own = value ~= nil and has_method(value, name)
+  local of_models = (causeway._metatable("Model").__methods or {})[name]
+  local tensor = value ~= nil and (debug.getmetatable(value) or {}).__name == "Tensor"
+  if not own and (tensor or not of_models) then return nil end
+  if arguments and (own or object and value == nil) then table.remove(arguments, 1) end
+  local rest = arguments and table.concat(arguments, ", ") or "..."
+  if rest:find("\n") then rest = "..." end
+  return string.format("it is a method%s: %s:%s(%s)", own and "" or " of models", object or "m", name, rest)
+end
+
+-- Fields that no table of the user's has, read in the source: what stands before them, without calls, as far as it is
+-- there.
+local function table_before(name, source)
+  for path in source:gmatch("([%a_][%w_%.%[%]\"']*)%.%f[%w_]" .. name .. "%f[^%w_]") do
+    local value = _G
+    for key in path:gmatch("[^%.%[%]]+") do
+      local place = math.tointeger(tonumber(key))
+      if type(value) ~= "table" then break end
+      value = rawget(value, place or key:match("^[\"']?(.-)[\"']?$"))
+    end
+    if type(value) == "table" and value ~= _G and value ~= causeway and rawget(value, name) == nil then
+      return value, path
+    end
+  end
+end
+
+--- What is to be known of a field of a table of the user's that was read and is not there: `d[1] has no "gama" (did you
+--- mean "gamma"?)`. Nil where the table has no names, or the source sets the field.
+function causeway._absent_field(name, source)
+  local value, path = table_before(name, source)
+  if not value or getmetatable(value) and getmetatable(value).__index then return nil end
+  local names = {}
+  for key in next, value do
+    if type(key) == "string" then names[#names + 1] = key end
+  end
+  if #names == 0 or #names > 40 then return nil end
+  table.sort(names)
+  local near = causeway._closest(name, names)
+  local known = near ~= "" and string.format('(did you mean "%s"?)', near) or "but " .. causeway._listed(names)
+  return string.format('%s has no "%s" %s', path, name, known)
+end
+
+--- The same of an entry that is such a field and nothing else, or prints it.
+function causeway._note_on_field(source)
+  local whole = source:gsub("[;%s]+$", ""):match("[^;\n]*$")
+  whole = whole:match("^%s*print%s*%((.*)%)%s*;?%s*$") or whole
+  local name = whole:match("^%s*[%a_][%w_%.%[%]\"']*%.([%a_][%w_]*)%s*;?%s*$")
+  return name and causeway._absent_field(name, source) or nil
+end
+
 local function of_points(name) return "run gets a table of the point: run = function(p) return p." .. name .. " end" end
 
 -- {pattern of a message, function of what it captures and of the source that runs}: the hint, or nil.
 local rules = {
+  { "attempt to call a nil value %(global '([%w_]+)'%)$", method_for_function },
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name) return calls[name] end },
   { "attempt to call a nil value %(field '([%w_]+)'%)$", function(name) return calls[name] end },
   { "attempt to index a function value %(%l+ '([%w_]+)'%)$", function(name)
@@ -97,6 +184,31 @@ local rules = {
     local option = causeway._call_option("linear_attention", name)
     return option and name .. " is " .. option.text:match("^[^;]*") .. ", as in " .. option.example
   end },
+  { "a nil value %(field '([%a_][%w_]*)'%)$", causeway._absent_field },
+  { "save: value: expected what to save, got nothing", function(_, source)
+    return source:find("nil%s*%)") and 'save("q.npy", q) saves q' or nil
+  end },
+  { "norm: argument 2", function()
+    return "the largest singular value is opnorm(A), the largest sum of a column maximum(sum(abs(A), 1))"
+  end },
+  { "round: argument 2", function() return 'digits of a text are string.format("%.2f", x)' end },
+  { "length: expected a Tensor, got a (%l+)", function() return "the length of a list or of a text is #x" end },
+  { 'save: "(.-)" has the extension "%.(%l+)"', function(path, _, _, form)
+    return causeway._forms_of_tables[form] and string.format('rows in this form: text_table(rows):save("%s")', path)
+      or nil
+  end },
+  { "a %.csv file holds a table of rows", function()
+    return 'vectors are saved by text_table{x = x, y = y}:save("x.csv")'
+  end },
+  { "model: expected a model, as in m:layers", function(_, source)
+    local object, method = source:match("([%a_][%w_]*)%.([%a_][%w_]*)%s*[%({\"']")
+    return object and string.format("a method is called with a colon: %s:%s(...)", object, method) or nil
+  end },
+  { "cost: [rN]: expected a number", function() return 'cost("recursion", {N = 8192, r = 128, d = 128})' end },
+  { "opcount: expected a function", function()
+    return 'opcount(causal_linear_attention, q, k, v, {method = "recursion"})'
+  end },
+  { "crossover: options: expected a table", function() return "crossover{r = 128, d = 128}" end },
   { "(%w+): expected a Tensor, got nothing$", function(_, source)
     return (source:find("[%w_]%s*%(?%s*{%s*[%a_][%w_]*%s*[,}]") or source:find("{%s*inputs%s*="))
       and "one table stands for arguments by name: {q = q, k = k, v = v}; one after the other they need none: (q, k, v)"

@@ -56,6 +56,12 @@ causeway._only_fields(Figure, { what = "a picture", fields = "size title font fo
   elsewhere = { savefig = saved, write = saved, export = saved } })
 causeway._can_show(Figure)
 
+-- What a picture is told later would change nothing.
+function Figure.__newindex(_, key)
+  raise(string.format('a picture is drawn when it is made: plot{x = x, y = y, %s = ...}, expected no "%s" to be set '
+    .. "later", tostring(key), tostring(key)))
+end
+
 --- A picture. Fields: script() returns the gnuplot commands behind the terminal's; draw_text() draws it for a terminal;
 --- size, {width, height} in pixels; title; font and font_size, checked here.
 function causeway._figure(fields)

@@ -376,6 +376,7 @@ function causeway.grad(f, params, ...)
   tape = { used = {}, own = {} }
   local leaves = {}
   local arguments = traced_params(params, "params", leaves, {})
+  tape.whole = node_of(arguments)
   if #leaves == 0 then raise("grad: params: no Tensor in it, expected a Tensor, a number or a table of them") end
   local results = pack(record(f, arguments, ...))
   local root, value = scalar_node(results[1])
@@ -415,8 +416,17 @@ for metatable in pairs(is_tensor_class) do methods_of_class[metatable] = known.m
 
 function class.__index(x, key)
   local value = node_of(x).value
+  local methods = type(value) ~= "number" and methods_of_class[debug.getmetatable(value)] or {}
+  if methods[key] then return methods[key] end
+  local whole = tape and node_of(x) == tape.whole and type(key) == "string" and not causeway._no_method(key, {})
+  local names = {}
+  for name in pairs(methods) do names[#names + 1] = name end
+  if whole and (#key < 3 or causeway._closest(key, names) == "") then
+    raise(string.format('grad: params: %s, which has no "%s", expected a table of tensors under their names, as in '
+      .. "grad(f, {%s = %s})", noun(value), key, key, key))
+  end
   if type(value) == "number" then raise('a traced number has no method "' .. tostring(key) .. '"') end
-  return methods_of_class[debug.getmetatable(value)][key] or value[key]
+  return value[key]
 end
 
 function class.__tostring(x) return tostring(node_of(x).value) end

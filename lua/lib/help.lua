@@ -17,7 +17,10 @@ end
 -- A line that is laid out: where it is too long, it goes on below the text that follows its first word, or at indent.
 local function hanging(line, room, indent)
   if causeway._text_width(line) <= room then return line end
-  local start = line:match("^%s+%S+%s%s+") or line:match("^%s*")
+  local start = line:match("^%s+%S.-%s%s+")
+  if not start or causeway._text_width(start) > room // 2 then
+    start = line:match("^%s+%S+%s%s+") or line:match("^%s*")
+  end
   indent = indent or (" "):rep(math.min(causeway._text_width(start), room // 2))
   local lines = causeway._lines(line:sub(#start + 1), room - #indent)
   return start .. table.concat(lines, "\n" .. indent)
@@ -274,7 +277,8 @@ local function listing(list, sections, topic)
     for _, other in ipairs(sections[name]) do
       if other.topic == topic then shown[i] = other end
     end
-    labels[i] = shown[i].call:match("^m:[%w_]+") or name  -- a method of a model is called by that
+    local method = shown[i].what ~= "an option" and shown[i].call:match("^m:[%w_]+")
+    labels[i] = method or name  -- a method of a model is called by that
     widest = math.max(widest, utf8.len(labels[i]))
   end
   local lines = {}
@@ -323,6 +327,20 @@ local function without_library(name)
   return last
 end
 
+-- What flash-linear-attention's kernels have in front of the name of a rule, and its layers behind.
+local kernels = { "^fused_chunk_", "^fused_recurrent_", "^fused_", "^chunk_", "^recurrent_", "^parallel_",
+  "^naive_recurrent_", "^naive_chunk_", "^naive_", "^torch_", "_attention$", "attention$", "_attn$", "_layer$",
+  "_kernel$", "_fwd$", "_bwd$", "_ref$" }
+
+-- The rule whose kernel or layer has this name, "gla" of fused_recurrent_gla; nil of another name.
+local function without_kernel(name)
+  if causeway._short_names[name] or causeway._around_calls[name] then return nil end
+  for _, pattern in ipairs(kernels) do
+    local rest, n = name:gsub(pattern, "")
+    if n > 0 and #rest > 2 then return rest end
+  end
+end
+
 -- What the literature or another library calls so: the entry of lua/help/names.lua, or one made for a page of another
 -- spelling; nil where nothing is known of the name.
 local function elsewhere(name, sections)
@@ -338,6 +356,10 @@ local function elsewhere(name, sections)
       return { page = m.name, how = m.source and "So it is called in the tables of the leet document." }
     end
   end
+  local snake = last:gsub("(%l%d?)(%u)", "%1_%2")
+  if snake ~= last then return elsewhere(snake, sections) end
+  local rule = without_kernel(plain(last))
+  return rule and elsewhere(rule, sections)
 end
 
 --- The page that one of the names of lua/help/names.lua leads to, or nil.
@@ -393,6 +415,8 @@ local function misplaced(name, known)
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"
   end
+  local order = known.bhnd and known.bnhd and causeway._elsewhere[plain(name)]
+  if order and order.page == "layout" and order.how then return 'it is "' .. order.how:match('"(%l+)"') .. '" here' end
   local a_decay = name == "decay" or causeway._called_here(name) == "decay"
   if a_decay and known.log_decay and not known.decay then
     return 'a decay γ of all tokens is update = "gated", log_decay = math.log(γ)'
@@ -401,8 +425,10 @@ local function misplaced(name, known)
   if known.vanilla and known.fleet and (name == "flash" or name == "softmax") then
     return 'it computes softmax attention: softmax_attention(q, k, v, {method = "flash"})'
   end
-  if known.vanilla and known.fleet and updates[name] then
-    return string.format('it is an update: linear_attention(q, k, v, {update = "%s", ...})', name)
+  local update = updates[name] and name or updates[causeway._called_here(name)] and causeway._called_here(name)
+  if known.vanilla and known.fleet and update then
+    return string.format('it is an update: linear_attention(q, k, v, {update = "%s", ...}), timed by btime(function() '
+      .. "return linear_attention(...) end)", update)
   end
   if known.grid and known.run and (#name < 3 or not causeway._closest(plain(name), names(known))) then
     return string.format("a list of values stands in grid: grid = {%s = {...}}", name)
@@ -500,7 +526,9 @@ function causeway._meant_here(name)
   local meant = call_meant(name) or known_as(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
-    if taken[name] then return string.format("it is an option of calls, see ?%s", name) end
+    if taken[name] then
+      return string.format("nothing is called %s here yet; of calls it is an option, see ?%s", name, name)
+    end
   end
 end
 
@@ -566,6 +594,18 @@ local function text_of_short_name(name, sections)
   return wrapped(lead, room(), "  ") .. "\n\n" .. page(options[1], sections)
 end
 
+-- What stands below a page about others' meaning of its name; nil where there is none, or where it is the page's own:
+-- an option that has the name there too.
+local function pointer_from(name, sections)
+  local entry, around = causeway._elsewhere[plain(name)], causeway._around_calls[plain(name)]
+  local how = entry and entry.how or around
+  if how then return "Of other libraries' " .. name .. ": " .. how end
+  local other = entry and entry.page
+  local own = other and causeway._options[other] and causeway._options[other][name]
+  if not other or own or other == name or not (sections[other] or causeway._topics[other]) then return nil end
+  return "What others call " .. name .. " is " .. other .. " here: ?" .. other
+end
+
 -- The text of a page, or nil for a name that nothing is known of.
 local function known_text(name)
   if name == "" then return overview() end
@@ -573,10 +613,7 @@ local function known_text(name)
   local text = of_lua(name)
   if sections[name] or topics_of(sections)[name] then
     local yours = text and often_yours(sections[name]) and name:find("^[%a_][%w_]*$")
-    local other, also = causeway._called_here(name), causeway._elsewhere[plain(name)]
-    local pointer = other and "What others call " .. name .. " is " .. other .. " here: ?" .. other
-      or (also or causeway._around_calls[plain(name)]) and "Of other libraries' " .. name .. ": "
-      .. (also and also.how or causeway._around_calls[plain(name)])
+    local pointer = pointer_from(name, sections)
     return (yours and text .. "\n\n" or "") .. page(name, sections)
       .. (pointer and "\n\n" .. wrapped(pointer, room(), "  ") or "")
   end

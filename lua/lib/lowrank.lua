@@ -36,7 +36,10 @@ end
 
 -- What lowrank_error returns: a table as any other, which can also be had as one of rows and columns.
 local Report = { __name = "LowRankError" }
-causeway._only_fields(Report, { what = "a table of errors", fields = "frobenius operator output residual heads" })
+local of_norms = "each norm has it: e.frobenius.bound, e.operator.masked"
+causeway._only_fields(Report, { what = "a table of errors", fields = "frobenius operator output residual heads",
+  elsewhere = { bound = of_norms, masked = of_norms, unmasked = of_norms, relative = of_norms, ratio = of_norms,
+    margin = "the table shows it; e.frobenius.bound / e.frobenius.ratio is one" } })
 
 -- The bounds of each error: claim of proofs/, and where the report has what the masked error must not exceed.
 local bounds_of = {

@@ -37,7 +37,7 @@ causeway._as_table(Methods)
 --- Prints every method of causal linear attention and returns the list, as method_list() does.
 function causeway.methods(...)
   if select("#", ...) > 0 then
-    causeway._raise("methods: " .. tostring((...)) .. ", expected nothing: it lists all of them, and ?NAME is "
+    causeway._raise("methods: " .. causeway._noun((...)) .. ", expected nothing: it lists all of them, and ?NAME is "
       .. "the page of one")
   end
   local list = setmetatable(causeway.method_list(), Methods)

@@ -336,12 +336,14 @@ local elsewhere = {
   loss = "m:predict(text) says how well a text is predicted",
   hidden_states = 'm:capture("a text", {layer = 1, what = "hidden"}).hidden is one',
   complete = "m:generate(text) goes on behind a text",
+  num_layers = "#m:layers() is their number", n_layers = "#m:layers() is their number",
   device = 'm:about().device is it; model(path, {device = "gpu"}) is a model on the GPU',
   to = 'model(path, {device = "gpu"}) is a model on the GPU',
   cuda = 'model(path, {device = "gpu"}) is a model on the GPU',
   gpu = 'model(path, {device = "gpu"}) is a model on the GPU',
   eval = "a model is never in training: nothing is to be set",
   train = "a model is not trained here; grad trains layers of yours: ?grad",
+  replace = "m:attention{layers = {1, 2}, with = \"favor+\"} does it",
   replace_attention = "m:attention{layers = {1, 2}, with = \"favor+\"} does it",
 }
 elsewhere.predict_next, elsewhere.numel = elsewhere.forward, elsewhere.num_parameters

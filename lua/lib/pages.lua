@@ -310,7 +310,54 @@ local function of_described_options(add)
   return options
 end
 
--- Options that only completion knows: of which functions they are, each of whose pages says more.
+-- What a line "  name, other   text" of a page says of a name, with the lines that go on below the text; nil where no
+-- line begins with the name.
+local function line_about(text, name)
+  local found, indent
+  for line in (text .. "\n"):gmatch("(.-)\n") do
+    local start = line:match("^(%s+%S.-%s%s+)%S")
+    if found then
+      local blanks = line:match("^%s*")
+      if line == "" or #blanks < indent then break end
+      found = found .. " " .. line:sub(#blanks + 1)
+    elseif start then
+      local words = start:match("^%s+(.-)%s*$")
+      if words:find("^[%w_, ]+$") and words:find("%f[%w_]" .. name .. "%f[^%w_]") then
+        found, indent = line:sub(#start + 1), #start
+      end
+    end
+  end
+  return found
+end
+
+-- The first sentence of a text with this word in it, or nil. Letters mean too much elsewhere in it to be looked for.
+local function sentence_about(text, name)
+  if #name < 2 then return nil end
+  for sentence in (text:gsub("%s+", " ") .. " "):gmatch("(.-[.]) ") do
+    if sentence:find("%f[%w_]" .. name .. "%f[^%w_]") then
+      local clause = sentence:gsub("%.$", "")
+      for piece in (#clause > 160 and clause .. ";" or ""):gmatch(" ?(.-)[;:]%f[%z ]") do
+        if piece:find("%f[%w_]" .. name .. "%f[^%w_]") then return piece end
+      end
+      return clause
+    end
+  end
+end
+
+-- What is said of an option of a function: by the claims of check_bound, else by the function's page.
+local function about_option(name, option)
+  if name == "check_bound" then
+    for _, claim in ipairs(causeway._claims()) do
+      for _, input in ipairs(claim.inputs) do
+        if input.name == option then return string.format("of %s %s, %s", claim.id, input.form, input.text) end
+      end
+    end
+  end
+  local text = manual[name].text .. "\n\n" .. (manual[name].notes or "")
+  return line_about(text, option) or sentence_about(text, option)
+end
+
+-- Options that only completion knows: of which functions they are and what their pages say of them.
 local function of_other_options(add, described)
   local functions = {}
   for name, known in pairs(causeway._options) do
@@ -323,10 +370,17 @@ local function of_other_options(add, described)
   end
   for option, list in pairs(functions) do
     table.sort(list)
+    local ways, text, summary = {}, {}, nil
+    for i, name in ipairs(list) do
+      local about = about_option(name, option)
+      ways[i] = manual[name].call:match("^m:[%w_]+") or name
+      if about then text[#text + 1] = string.format("Of %s: %s.", ways[i], (about:gsub("%.$", ""))) end
+      summary = summary or about and about .. "."
+    end
+    table.insert(text, 1, string.format("An option of %s; ?%s says more.", causeway._listed(ways), list[1]))
     add(option, {
-      what = "an option", topic = "options", call = manual[list[1]].call,
-      text = "An option of " .. causeway._listed(list) .. "; ?" .. list[1] .. " says what it means.",
-      example = manual[list[1]].example,
+      what = "an option", topic = "options", call = manual[list[1]].call, text = table.concat(text, "\n\n"),
+      summary = summary, example = manual[list[1]].example,
     })
   end
 end

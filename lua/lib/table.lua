@@ -139,6 +139,9 @@ local function check_whole(name, value, least, most)
     most))
 end
 
+-- What a column may be told.
+local column_fields = { key = true, title = true, unit = true, digits = true, format = true, align = true, link = true }
+
 local function columns_of(rows, wanted)
   local keys = wanted
   if not keys then
@@ -155,6 +158,12 @@ local function columns_of(rows, wanted)
   for i, spec in ipairs(keys) do
     if type(spec) ~= "table" then spec = { key = spec } end
     if spec.key == nil then causeway._raise("columns: item " .. i .. " has no key, expected a name or {key = NAME}") end
+    for name in pairs(spec) do
+      if not column_fields[name] then
+        causeway._raise(string.format('columns: item %d: unknown field "%s"%s', i, tostring(name),
+          causeway._meant_field(tostring(name), column_fields)))
+      end
+    end
     check_whole("columns: item " .. i .. ": digits", spec.digits, 1, 17)
     if spec.unit ~= nil and type(spec.unit) ~= "string" then
       causeway._raise("columns: item " .. i .. ": unit: expected a text, got " .. causeway._noun(spec.unit))
@@ -169,10 +178,12 @@ local function columns_of(rows, wanted)
         if type(row[spec.key]) == "number" then align = "right" end
       end
     end
-    local column = { key = spec.key, title = spec.title or tostring(spec.key), format = spec.format, align = align,
+    local title = spec.title or tostring(spec.key)
+    local column = { key = spec.key, title = causeway._label(title), format = spec.format, align = align,
       digits = spec.digits, link = spec.link }
     if spec.format then column.unit = spec.unit else choose_numbers(column, rows, spec.unit) end
-    if column.unit then column.title = column.title .. " (" .. column.unit .. ")" end
+    local unit = column.unit and " (" .. column.unit .. ")" or ""
+    column.title, column.tex = column.title .. unit, title .. unit
     columns[i] = column
   end
   return columns
@@ -393,7 +404,7 @@ local least_room = 20 -- columns of a terminal; in a narrower one lines run over
 function Table:text()
   local limit = math.max(least_room, (causeway.terminal_size()))
   local lines, out = body(self), {}
-  if self.title then out = causeway._lines(self.title, limit) end
+  if self.title then out = causeway._lines((causeway._label(self.title)), limit) end
   local blocks, sizes = laid_out(self, lines, limit)
   for i, block in ipairs(blocks) do
     if i > 1 then out[#out + 1] = "" end
@@ -425,7 +436,7 @@ end
 --- The table as HTML, all rows.
 function Table:html()
   local out = { '<div class="table"><table>' }
-  if self.title then out[#out + 1] = "<caption>" .. escaped(self.title) .. "</caption>" end
+  if self.title then out[#out + 1] = "<caption>" .. escaped((causeway._label(self.title))) .. "</caption>" end
   local long = {}
   for _, row in ipairs(self.rows) do
     for _, column in ipairs(self.columns) do
@@ -458,7 +469,7 @@ local function for_markdown(text) return (text:gsub("[\\`*_|<%[$~]", "\\%0"):gsu
 --- The table in Markdown as GitHub reads it, all rows; the title above and the note below as paragraphs.
 function Table:markdown()
   local out = {}
-  if self.title then out = { "**" .. for_markdown(self.title) .. "**", "" } end
+  if self.title then out = { "**" .. for_markdown((causeway._label(self.title))) .. "**", "" } end
   local function add(cell)
     local parts = {}
     for j, column in ipairs(self.columns) do parts[j] = cell(column) end
@@ -504,13 +515,25 @@ for digit, lowered in pairs({ [0] = "₀", "₁", "₂", "₃", "₄", "₅", "�
   latex_words[lowered] = "$_{" .. digit .. "}$"
 end
 
-local function for_latex(text)
+local function plain_for_latex(text)
   -- A letter under a combining tilde is a formula of its own, and so is a short index behind one symbol, as in U_n, Δ_i
   -- and ‖X‖_F, not in names such as relative_error: both are marked until their letters are through.
   text = text:gsub("[\r\n]+", " "):gsub("Ã", "A\u{303}"):gsub("(%a)\u{303}", "\1%1")
   text = text:gsub("(%f[%w_]%a)_(%w%w?)%f[^%w_]", "%1\2%2\3"):gsub("([\128-\255])_(%w%w?)%f[^%w_]", "%1\2%2\3")
   local out = text:gsub("[\0-\127\194-\253][\128-\191]*", latex_words)
   return (out:gsub("\1(%a)", "$\\tilde{%1}$"):gsub("\2(%w+)\3", "$_{%1}$"))
+end
+
+-- What stands between dollar signs is a formula, as in the labels of pictures, and stays as it is.
+local function for_latex(text)
+  local out, at = {}, 1
+  for from, formula, to in text:gmatch("()(%$[^%s$][^$]*%$)()") do
+    if from >= at and not formula:find("%s%$$") and not text:find("^%d", to) then
+      out[#out + 1] = plain_for_latex(text:sub(at, from - 1)) .. formula
+      at = to
+    end
+  end
+  return table.concat(out) .. plain_for_latex(text:sub(at))
 end
 
 --- The table in LaTeX, all rows: a tabular with the lines of the package booktabs, in a table where it has a title.
@@ -525,7 +548,7 @@ function Table:latex()
   end
   add("\\begin{tabular}{" .. table.concat(align) .. "}")
   add("  \\toprule")
-  add_row(function(column) return column.title end)
+  add_row(function(column) return column.tex end)
   add("  \\midrule")
   for _, row in ipairs(self.rows) do
     add_row(function(column) return trimmed(cell_text(column, row)) end)

@@ -310,8 +310,21 @@ std::string hint_on_parts(lua_State* L, const std::string& code, const std::stri
 Failure syntax_failure(lua_State* L, const std::string& code, const std::string& name, const std::string& message) {
     std::string hint = syntax_hint(code, message);
     if (hint.empty()) hint = hint_on_wrong(L, code, name);
+    if (hint.empty()) hint = else_if_hint(code, message);
     if (hint.empty()) hint = hint_on_parts(L, code, name);
     return {hint.empty() ? message : message + "\n" + hint, "", false};
+}
+
+// Says what a table has instead of a field that the entry, which ran, is or prints.
+void note_on_field(lua_State* L, const std::string& code) {
+    const int top = lua_gettop(L);
+    push_causeway(L);
+    lua_getfield(L, -1, "_note_on_field");
+    push_text(L, code);
+    const bool told = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
+    const std::string note = told ? lua_tostring(L, -1) : "";
+    lua_settop(L, top);
+    if (told) call_library(L, "_note", note);
 }
 
 Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
@@ -332,6 +345,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     for (const auto notes : {notes_on_types, notes_on_places, notes_on_cut_sizes}) {
         for (const std::string& note : notes(L, expanded.code)) call_library(L, "_note", note);
     }
+    note_on_field(L, expanded.code);
     if (n == 0) return {};
     const std::string bare = bare_name(piece.text);
     if (!bare.empty() && lua_isnil(L, base + 1)) {

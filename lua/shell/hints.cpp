@@ -80,6 +80,11 @@ public:
         }
         return size();
     }
+    // The text from token i up to token `end`.
+    std::string text(std::size_t i, std::size_t end) const {
+        if (i >= end || end > size()) return "";
+        return std::string(source_.substr(tokens_[i].begin, tokens_[end - 1].end - tokens_[i].begin));
+    }
     bool in_call(std::size_t i) const { return in(i, "("); }
     // Whether it is between the parentheses of `function f(` or `function(`.
     bool in_parameters(std::size_t i) const {
@@ -158,8 +163,11 @@ const char* of_comprehensions(const Place& at, std::size_t i) {
 }
 
 const char* of_brackets(const Place& at, std::size_t i) {
-    if (at.word(i) == "[" && !(i > 0 && at.ends_value(i - 1)))
-        return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
+    const bool list = at.word(i) == "[" && !(i > 0 && at.ends_value(i - 1));
+    for (std::size_t k = i + 1; list && k < at.size() && at.word(k) != "]"; ++k) {
+        if (at.word(k) == ";" && at.open_bracket(k) == i) return "cat(A, B, 1) puts A above B, cat(A, B, 2) beside it";
+    }
+    if (list) return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
     if (one_of(at.word(i), {",", ":"}) && at.in_index(i))
         return "a tensor is read as A(1, 2) or A({1, 3}, \":\") and set by A:set(x, 1, 2)";
     return nullptr;
@@ -184,8 +192,43 @@ const char* of_arguments(const Place& at, std::size_t i) {
     if (at.in_call(i) && at.word(name) == "dtype") return "the type stands last, in quotes: zeros(2, 3, \"Float64\")";
     const bool dimension = one_of(at.word(name), {"dim", "axis", "dims", "keepdim", "keepdims"});
     if (at.in_call(i) && dimension) return "a dimension is a plain number, from 1: mean(A, 1), A:sum(2)";
-    if (at.in_call(i)) return "named arguments go in a table at the end: f(q, {method = \"fleet\"})";
     return nullptr;
+}
+
+// The value of a named argument as Lua writes it.
+std::string in_lua(const std::string& value) {
+    if (value == "True" || value == "False") return value == "True" ? "true" : "false";
+    return value == "None" ? "nil" : value;
+}
+
+// The call itself with its named arguments in a table at the end: plot(x, label="a") is plot(x, {label = "a"}).
+std::string of_named_arguments(const Place& at, std::size_t i) {
+    const std::size_t first = at.word(i) == "=" ? i - 1 : at.word(i) == ";" ? i + 1 : at.size();
+    if (!at.is_name(first) || at.word(first + 1) != "=" || !one_of(at.word(first - 1), {"(", ",", ";"})) return "";
+    if (!at.in_call(i) || at.in_parameters(i) || of_arguments(at, i) != nullptr) return "";
+    const std::string general = "named arguments go in a table at the end: ";
+    const std::size_t open = at.open_bracket(first);
+    std::string named;
+    std::size_t name = first;
+    for (int depth = 0; name < at.size();) {
+        std::size_t end = name;
+        for (; end < at.size(); ++end) {
+            const std::string_view word = at.word(end);
+            if (depth == 0 && one_of(word, {",", ";", ")"})) break;
+            depth += one_of(word, {"(", "[", "{"});
+            depth -= one_of(word, {")", "]", "}"});
+        }
+        if (!at.is_name(name) || at.word(name + 1) != "=" || end == at.size())
+            return general + "f(q, {method = \"fleet\"})";
+        named += (named.empty() ? "" : ", ") + std::string(at.word(name)) + " = " + in_lua(at.text(name + 2, end));
+        if (at.word(end) == ")") break;
+        name = end + 1;
+    }
+    const std::string before = at.text(open + 1, first - 1);
+    const std::string call =
+        std::string(at.word(open - 1)) + "(" + before + (before.empty() ? "" : ", ") + "{" + named + "})";
+    const bool short_enough = call.size() <= 100 && call.find('\n') == std::string::npos;
+    return general + (short_enough ? call : "f(q, {method = \"fleet\"})");
 }
 
 // f(x) = x^2, def f(x):, lambda x: x^2, x -> x^2
@@ -242,6 +285,8 @@ const char* of_colons(const Place& at, std::size_t i) {
     if (at.keyword_before(i, "if", "then") < at.size() || at.keyword_before(i, "elseif", "then") < at.size())
         return of_conditions;
     if (at.keyword_before(i, "while", "do") < at.size()) return of_while_loops;
+    if (at.in_call(i) && one_of(at.word(i - 1), {"(", ","}) && one_of(at.word(i + 1), {")", ","}))
+        return "all rows, or columns, are \":\" in quotes: A(\":\", 2), A(1, \":\")";
     if (at.in_call(i) && (at.word(i + 1) == ")" || at.word(i + 1) == "," || at.is_number(i + 1)))
         return "rows 1 to 3 of A are A({1, 3}, \":\"), the numbers 1 to 3 range(1, 3)";
     if (at.is_number(i - 1) || at.is_number(i + 1)) return "the numbers from 1 to 10 are range(1, 10)";
@@ -249,10 +294,15 @@ const char* of_colons(const Place& at, std::size_t i) {
 }
 
 // import numpy as np, from torch import nn, using Plots
-const char* of_imports(const Place& at, std::size_t i) {
-    if (at.is_name(i) && one_of(at.word(i - 1), {"import", "from", "using"}) && at.starts_statement(i - 1))
-        return "there is nothing to import; ?np.linspace says what it is called here";
-    return nullptr;
+std::string of_imports(const Place& at, std::size_t i) {
+    if (!at.is_name(i) || !one_of(at.word(i - 1), {"import", "from", "using"}) || !at.starts_statement(i - 1))
+        return "";
+    std::string name = "np.linspace";
+    for (std::size_t k = i; at.word(i - 1) == "from" && k + 1 < at.size() && (k == i || !at.starts_line(k)); ++k) {
+        const bool known = one_of(at.word(k + 1), {"nn", "functional", "numpy", "torch", "optim"});
+        if (at.word(k) == "import" && at.is_name(k + 1) && !known) name = at.word(k + 1);
+    }
+    return "there is nothing to import; ?" + name + " says what it is called here";
 }
 
 // .* and the like, f.(x)
@@ -262,6 +312,8 @@ const char* of_dots(const Place& at, std::size_t i) {
     if (at.word(sign) == "=") return "all elements are set by A:fill(3)";
     if (at.word(sign) == "*") return "times(A, B) is the product of corresponding elements";
     if (at.word(sign) == "^") return "pow(A, x) is the power of each element";
+    if (one_of(at.word(sign), {"<", ">", "==", "<=", ">=", "~="}))
+        return "gt(A, B), ge, lt, le, eq and ne compare element by element: all(gt(A, 0))";
     if (one_of(at.word(sign), {"+", "-", "/"})) return "+, - and / work element by element as they are";
     if (at.word(sign) == "(") return "exp(A) works on every element, map(f, A) with a function of your own";
     return nullptr;
@@ -398,6 +450,8 @@ std::string of_other_signs(std::string_view source) {
         {"≠", "a ≠ b is a ~= b"},
         {"√", "√x is sqrt(x)"},
         {"π", "π is pi"},
+        {"ℯ", "ℯ is exp(1)"},
+        {"∞", "∞ is math.huge"},
         {"⊙", "A ⊙ B is times(A, B)"},
         {"⋅", "a ⋅ b is dot(a, b)"},
         {"×", "A × B is A * B of matrices, times(A, B) of elements"},
@@ -413,6 +467,19 @@ std::string of_other_signs(std::string_view source) {
 }
 
 }  // namespace
+
+std::string else_if_hint(std::string_view source, std::string_view message) {
+    if (!has_else_if(source) || message.find("'end' expected") == std::string_view::npos) return "";
+    return "hint: else if has an end of its own; elseif, one word, needs none";
+}
+
+bool has_else_if(std::string_view source) {
+    const Place at(source);
+    for (std::size_t i = 1; i < at.size(); ++i) {
+        if (at.word(i) == "if" && at.word(i - 1) == "else" && !at.starts_line(i)) return true;
+    }
+    return false;
+}
 
 std::string syntax_hint(std::string_view source, std::string_view message) {
     const std::size_t line = line_of(message);
@@ -455,10 +522,12 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
         if (!place.on_line(i, line)) continue;
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
-        for (const auto rule :
-             {of_comprehensions, of_literals, of_brackets, of_tuples,       of_arguments, of_functions, of_imports,
-              of_dots,           of_ends,     of_braces,   of_dictionaries, of_colons,    of_choices,   of_declarations,
-              of_words,          of_keywords, of_contexts, of_commands,     of_signs,     of_at}) {
+        for (const auto rule : {of_named_arguments, of_imports}) {
+            if (const std::string found = rule(place, i); !found.empty()) return hint + found;
+        }
+        for (const auto rule : {of_comprehensions, of_literals, of_brackets, of_tuples, of_arguments, of_functions,
+                                of_dots, of_ends, of_braces, of_dictionaries, of_colons, of_choices, of_declarations,
+                                of_words, of_keywords, of_contexts, of_commands, of_signs, of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
     }
@@ -482,6 +551,7 @@ std::string lines_of(std::string_view text, std::size_t first, std::size_t last)
 std::string script_hint(std::string_view source, std::string_view message,
                         const std::function<bool(const std::string&)>& compiles) {
     if (std::string hint = syntax_hint(source, message); !hint.empty()) return hint;
+    if (std::string hint = else_if_hint(source, message); !hint.empty()) return hint;
     const std::size_t stop = line_of(message);
     for (std::size_t line = stop; line > 0 && line + 1 >= stop; --line) {
         std::string expression = lines_of(source, line, line);

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.hpp"
@@ -25,6 +26,35 @@ bool is_lua(lua_State* L, const std::string& code) {
     const bool valid = luaL_loadbufferx(L, code.data(), code.size(), "=", "t") == LUA_OK;
     lua_pop(L, 1);
     return valid;
+}
+
+// What a macro of Julia's, or a command of IPython's, is here.
+std::string meant_by_macro(const std::string& name) {
+    constexpr std::pair<std::string_view, const char*> macros[] = {
+        {"@benchmark", "@btime f(x) measures many calls; t = @btime f(x) has the numbers"},
+        {"@elapsed", "t = @btime f(x) has the seconds: t.minimum, t.median"},
+        {"@belapsed", "t = @btime f(x) has the seconds: t.minimum, t.median"},
+        {"@timed", "t = @btime f(x) has the seconds: t.minimum, t.median"},
+        {"@timeit", "it is @btime f(x)"},
+        {"@allocated", "@time f(x) shows the peak of extra memory"},
+        {"@printf", "print(string.format(\"%.3f\", x)) is it"},
+        {"@sprintf", "string.format(\"%.3f\", x) is it"},
+        {"@assert", "assert(x > 0, \"a sentence\") is it"},
+        {"@test", "assert(isapprox(x, y)) is it"},
+        {"@doc", "?name is it"},
+        {"@which", "?name has what there is to know of a function"},
+        {"@less", "?name has what there is to know of a function"},
+        {"@edit", "?name has what there is to know of a function"},
+        {"@info", "print(\"a sentence\") is it"},
+        {"@warn", "print(\"a sentence\") is it"},
+        {"@threads", "threads(n) sets how many threads the calls have; loops of Lua have one"},
+        {"@inbounds", "leave it out"},
+        {"@views", "parts of tensors are copies: leave it out"},
+        {"@simd", "leave it out"}};
+    for (const auto& [macro, here] : macros) {
+        if (macro == name) return std::string(" (") + here + ")";
+    }
+    return did_you_mean(name, macro_names);
 }
 
 // The text as a literal of Lua.
@@ -75,7 +105,7 @@ private:
     void expand(std::size_t i) {
         const std::string name = "@" + std::string(word(i + 1));
         if (std::find(macro_names.begin(), macro_names.end(), name) == macro_names.end()) {
-            result_.fault = sentence(name, ": expected @time, @btime or @show", did_you_mean(name, macro_names));
+            result_.fault = name + ": expected @time, @btime or @show" + meant_by_macro(name);
             return;
         }
         const std::size_t begin = tokens_[i + 1].end;

@@ -147,6 +147,8 @@ std::string hint_on_message(lua_State* L, const std::string& message) {
     return hint;
 }
 
+std::string hint_on_undefined(lua_State* L, const std::string& message);
+
 // The name of a variable that was called though it holds no function, where the library has a function of that name;
 // else "".
 std::string hidden_function(lua_State* L, const std::string& message) {
@@ -179,6 +181,7 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     if (has_text_with_values(L))
         return message + "\nhint: a text with a value in it is \"x = \" .. x, or string.format(\"x = %.3f\", x)";
     if (const std::string hint = hint_on_message(L, message); !hint.empty()) return message + "\nhint: " + hint;
+    if (const std::string hint = hint_on_undefined(L, message); !hint.empty()) return message + "\nhint: " + hint;
     if (message.find("attempt to perform arithmetic on a table value") != std::string::npos)
         return message + "\nhint: " + of_lists;
     if (const std::string hidden = hidden_function(L, message); !hidden.empty())
@@ -217,7 +220,17 @@ int hint(lua_State* L) {
 
 void open_names(lua_State* L) { add_functions(L, {{"_hint", guarded<hint>}}); }
 
-std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source) {
+namespace {
+
+// A global that a source reads as a value and that nothing has ever set.
+struct Undefined {
+    std::string name;
+    std::string option;  // that it was to be the value of, of a table; "" elsewhere
+};
+
+// The undefined names of a source, each once, and in `given` the names that it gives a value. None of a source with
+// functions, loops or locals of its own.
+std::vector<Undefined> undefined_names(lua_State* L, const std::string& source, std::set<std::string>& given) {
     const auto tokens = tokenize_without_comments(source);
     const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
     const auto is = [&](std::size_t i, std::initializer_list<std::string_view> words) {
@@ -226,41 +239,71 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
     const auto is_equal_sign = [&](std::size_t i) { return is(i, {"="}) && !is(i - 1, {"=", "~", "<", ">"}); };
     std::vector<std::size_t> open;  // the brackets around a token
     std::vector<std::size_t> read;  // names that stand where a value is given
-    const int top = lua_gettop(L);
-    luaL_getsubtable(L, LUA_REGISTRYINDEX, assigned_key);
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         if (is(i, {"(", "{", "["})) open.push_back(i);
         if (is(i, {")", "}", "]"}) && !open.empty()) open.pop_back();
         if (tokens[i].kind != Token::name || is_keyword(word(i))) continue;
-        if (open.empty() && (is(i + 1, {","}) || (is_equal_sign(i + 1) && !is(i + 2, {"="})))) {
-            lua_pushboolean(L, true);
-            lua_setfield(L, -2, std::string(word(i)).c_str());
-        }
-        const bool given = is_equal_sign(i - 1) || is(i - 1, {"(", ",", "{", "return"});
+        if (open.empty() && (is(i + 1, {","}) || (is_equal_sign(i + 1) && !is(i + 2, {"="})))) given.emplace(word(i));
+        const bool value = is_equal_sign(i - 1) || is(i - 1, {"(", ",", "{", "return"});
         const bool taken = is(i + 1, {")", ",", "}", ";", ""}) || starts_line(tokens, i + 1, source);
         const bool asked =
             !open.empty() && is(open.back() - 1, {"type", "assert", "print", "display", "tostring", "if", "while"});
-        if (i > 0 && given && taken && !asked) read.push_back(i);
+        if (i > 0 && value && taken && !asked) read.push_back(i);
     }
-    std::vector<std::string> notes;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (is(i, {"function", "local", "for", "repeat", "goto"})) return {};
+    }
+    std::vector<Undefined> found;
     std::set<std::string> seen;
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, assigned_key);
     for (const std::size_t i : read) {
         const std::string name(word(i));
         lua_getglobal(L, name.c_str());
         lua_getfield(L, -2, name.c_str());
-        const bool known = !lua_isnil(L, -1) || !lua_isnil(L, -2);
+        const bool known = !lua_isnil(L, -1) || !lua_isnil(L, -2) || given.count(name) != 0;
         lua_pop(L, 2);
         if (known || !seen.insert(name).second) continue;
         const bool option =
             is(i - 1, {"="}) && is(i - 3, {"{", ","}) && is(i + 1, {",", "}"}) && constant_like(name).empty();
-        const std::string meant = option ? "a word stands in quotes: \"" + name + "\"" : meant_by(L, name);
-        const std::string what = option ? std::string(word(i - 2)) + " is not given" : "it is nil here";
-        notes.push_back(name + " is not defined, so " + what + (meant.empty() ? "" : " (" + meant + ")"));
+        found.push_back({name, option ? std::string(word(i - 2)) : ""});
     }
-    lua_settop(L, top);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-        if (is(i, {"function", "local", "for", "repeat", "goto"})) return {};
+    lua_pop(L, 1);
+    return found;
+}
+
+// "q is not defined", and of a word that was to be the value of an option what to type.
+std::string told_undefined(lua_State* L, const Undefined& found, const std::string& so) {
+    const std::string meant =
+        found.option.empty() ? meant_by(L, found.name) : "a word stands in quotes: \"" + found.name + "\"";
+    return found.name + " is not defined" + so + (meant.empty() ? "" : " (" + meant + ")");
+}
+
+// The first undefined name of the source that runs, where a message says that nothing came; "" elsewhere.
+std::string hint_on_undefined(lua_State* L, const std::string& message) {
+    const bool nothing = message.find("nothing") != std::string::npos || message.find("missing") != std::string::npos ||
+                         message.find("got no value") != std::string::npos ||
+                         message.find("got nil") != std::string::npos;
+    if (!nothing) return "";
+    std::set<std::string> given;
+    const std::vector<Undefined> found = undefined_names(L, source_of(L), given);
+    return found.empty() ? "" : told_undefined(L, found.front(), "");
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source) {
+    std::set<std::string> given;
+    std::vector<std::string> notes;
+    for (const Undefined& found : undefined_names(L, source, given)) {
+        const std::string what = found.option.empty() ? "it is nil here" : found.option + " is not given";
+        notes.push_back(told_undefined(L, found, ", so " + what));
     }
+    luaL_getsubtable(L, LUA_REGISTRYINDEX, assigned_key);
+    for (const std::string& name : given) {
+        lua_pushboolean(L, true);
+        lua_setfield(L, -2, name.c_str());
+    }
+    lua_pop(L, 1);
     return notes;
 }
 
@@ -332,6 +375,12 @@ bool size_is_the_librarys(lua_State* L, const Words& words) {
 std::vector<std::string> notes_on_places(lua_State* L, const std::string& source) {
     const Words words(source);
     for (std::size_t i = 0; i < words.tokens.size(); ++i) {
+        lua_getglobal(L, std::string(words[i]).c_str());
+        const bool text = words.is_name(i) && lua_type(L, -1) == LUA_TSTRING;
+        lua_pop(L, 1);
+        if (text && words[i - 1] != "." && words[i + 1] == "[")
+            return {"a character of a text is " + std::string(words[i]) + ":sub(1, 1), a part of it " +
+                    std::string(words[i]) + ":sub(2, 5)"};
         const bool first = words.is_name(i) && words[i - 1] != "." && words[i + 1] == "[" && words[i + 2] == "0" &&
                            words[i + 3] == "]" && words[i + 4] != "=";
         if (!first) continue;

@@ -35,7 +35,7 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
 // A sentence where an entry asks for the type of a tensor, which is "userdata" to Lua.
 std::vector<std::string> notes_on_types(lua_State* L, const std::string& source);
 
-// A sentence where an entry reads place 0 of a list, which counts from 1.
+// A sentence where an entry reads place 0 of a list, which counts from 1, or a character of a text as of a list.
 std::vector<std::string> notes_on_places(lua_State* L, const std::string& source);
 
 // A sentence where a comma behind size(A) leaves of all sizes the first: in what an entry shows or sets, in print and

@@ -17,6 +17,7 @@
 #include "lua/shell/display.hpp"
 #include "lua/shell/editor/editor.hpp"
 #include "lua/shell/evaluate.hpp"
+#include "lua/shell/hints.hpp"
 #include "lua/shell/names.hpp"
 #include "lua/shell/script.hpp"
 #include "lua/shell/signals.hpp"
@@ -110,12 +111,14 @@ private:
         entry.clear();
         pending_.clear();
         EntryReader lines(L_);
+        bool told = false;  // of an `else if`
         for (std::string line;;) {
             const auto result = reader_->read(pending_.empty() ? prompt_ : continuation, line);
             if (result == LineReader::Result::end && pending_.empty()) return false;
             if (result == LineReader::Result::interrupted) {
                 interrupted_at_prompt();
                 lines = EntryReader(L_);
+                told = false;
                 continue;
             }
             if (result == LineReader::Result::line) pending_ += line;
@@ -124,6 +127,10 @@ private:
                 entry = pending_;
                 while (!entry.empty() && entry.back() == '\n') entry.pop_back();
                 return true;
+            }
+            if (terminal_ && !told && has_else_if(pending_)) {
+                std::printf("note: else if begins a condition with an end of its own; elseif, one word, needs none\n");
+                told = true;
             }
             pending_ += '\n';
         }

@@ -382,8 +382,10 @@ TEST_CASE("bad input to linear attention is refused in one sentence", "[gated][e
     refused([&](auto& x) { x.options.chunk = 0; }, "chunk: 0, expected 1 or more");
     refused([&](auto& x) { x.options.scale = INFINITY; }, "scale: inf, expected a finite number");
     refused([&](auto& x) { x.options.log_decay.reset(); }, "log_decay: missing, update = \"gated_delta\" needs it");
-    refused([&](auto& x) { x.options.update = "delta"; }, "log_decay: given, but update = \"delta\" has none");
-    refused([&](auto& x) { x.options.update = "gated"; }, "beta: given, but update = \"gated\" has none");
+    refused([&](auto& x) { x.options.update = "delta"; },
+            "log_decay: given, but update = \"delta\" has none, expected update = \"gated_delta\"");
+    refused([&](auto& x) { x.options.update = "gated"; },
+            "beta: given, but update = \"gated\" has none, expected update = \"gated_delta\"");
     refused([&](auto& x) { x.options.beta.reset(); }, "beta: missing, update = \"gated_delta\" needs it");
     refused([&](auto& x) { x.options.beta = ones({1, 2, 7}); }, "beta: 1×2×7, expected 1×2×8");
     refused(

@@ -293,7 +293,7 @@ TEST_CASE("a step names what it cannot use, and leaves the state alone", "[gated
           "update: \"gated-delta\", expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\" (did you mean "
           "\"gated_delta\"?)");
     CHECK(says([&](G in, A, A) { in.options.update = "delta"; }) ==
-          "log_decay: given, but update = \"delta\" has none");
+          "log_decay: given, but update = \"delta\" has none, expected update = \"gated_delta\"");
     CHECK(says([&](G in, A, A) { in.options.beta.reset(); }) == "beta: missing, update = \"gated_delta\" needs it");
     CHECK(says([&](G in, A, A) { in.options.beta = of({1, 2, 2}); }) == "beta: 1×2×2, expected 1×2×1");
     CHECK(says([&](G in, A, A) {

@@ -71,7 +71,10 @@ TEST_CASE("every kind of result names the fields it has", "[lua][absent]") {
              {"masked_norms(ones(3, 3)).nuclear", "a table of norms has no \"nuclear\": it has frobenius and operator"},
              {"check_bound('B7', {B = q, C = k, V = v}).rows",
               "a checked bound has no \"rows\": the value is the list"},
-             {"check_bound('B7', {B = q, C = k, V = v})[1].margin", "a row has no \"margin\": it has bound, exactly, "},
+             {"check_bound('B7', {B = q, C = k, V = v})[1].ratio", "a row has no \"ratio\": it has bound, exactly, "},
+             {"check_bound('B7', {B = q, C = k, V = v}).margin", "a checked bound has no \"margin\": each row has it"},
+             {"e.bound", "a table of errors has no \"bound\": each norm has it: e.frobenius.bound"},
+             {"m:layers().cost", "a list of layers has no \"cost\" (it is a function here: cost(method, "},
              {"check_bound('B7').name", "a claim has no \"name\""},
              {"check_bound().rows", "a list of claims has no \"rows\""},
              {"method_list()[1].nme", "a method has no \"nme\" (did you mean \"name\"?)"},
@@ -94,6 +97,10 @@ TEST_CASE("every kind of result names the fields it has", "[lua][absent]") {
         if (std::string(c.code) == "report{title = 'a', 'b'}.text") lua("report = causeway.report");
         CHECK(begins(lua(std::string("return ") + c.code), std::string("user:1: ") + c.said));
     }
+    CHECK(begins(lua("plot({1, 2}).title = 'T'"),
+                 "user:1: a picture is drawn when it is made: plot{x = x, y = y, title"));
+    CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', name = 'b'}}})") ==
+          "user:1: columns: item 1: unknown field \"name\" (it is called \"title\" here, see ?title)");
     // Fields that only some have are nil in the others.
     CHECK(lua("return r.folder, r.units, m:layers()[1].replaced, method_list()[1].block, e.output, "
               "causal_linear_attention_grad(q, k, v, v).ddecay") == "nil nil nil nil nil nil");

@@ -361,6 +361,10 @@ TEST_CASE("grad: what it refuses, it refuses in a sentence", "[lua][grad]") {
         "grad: params: a 2-element Tensor{BFloat16}, expected Float32 or Float64: types of 16 bits are for storage");
     CHECK(lua("local t = {} t.t = t return (grad(sum, t))") ==
           "user:1: grad: params.t: a table that is inside itself, expected a tree of tables");
+    refused(
+        "grad(function(p) return sum(p.q) end, W)",
+        "grad: params: a 2-element Tensor{Float32}, which has no \"q\", expected a table of tensors under their names, "
+        "as in grad(f, {q = q})");
     of_two("x", "grad: f returned a 2-element Tensor{Float32}, expected one number, such as the sum or the mean of it");
     refused("grad(function() end, W)",
             "grad: f returned nothing, expected one number, such as the sum or the mean of it");

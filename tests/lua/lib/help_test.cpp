@@ -222,7 +222,7 @@ TEST_CASE("help of a method that is reached through a value", "[lua][help]") {
 TEST_CASE("a method written in Lua has a page at once", "[lua][help]") {
     Pages pages;
     CHECK(contains(pages("mine"), "no help for \"mine\""));
-    CHECK(contains(pages("nosuchthing"), "? lists the topics"));
+    CHECK(contains(pages("xyzzyxyzzy"), "? lists the topics"));
     evaluate(
         pages.state(),
         "register_method{name = 'mine', source = 'A. Author 2026', time = 'O(N)', normalize = false, decay = true, "
@@ -313,12 +313,24 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
     CHECK(contains(pages("householder"), "the nearest here is delta."));
     CHECK(contains(pages("\"gated attention\""), "sigmoid(g)"));
     CHECK(contains(pages("split"), "parts of A are"));
+    called("rwkv", "rwkv7", "rwkv7(r, k, v");
+    called("fused_recurrent_gla", "gated", "log_decay = g");
+    CHECK(contains(pages("GatedSlotAttention"), "the nearest here is scan."));
+    called("proofs", "check_bound", "check_bound(claim, inputs)");
+    called("BTHD", "layout", "layout = \"bnhd\"");
+    // An option is not called by the name of a method of models, which takes it.
+    CHECK(contains(pages("options"), " temperature "));
+    CHECK_FALSE(contains(pages("options"), "m:generate An option"));
+    CHECK(contains(pages("temperature"),
+                   "Of m:generate: temperature = 0, the default, always takes the likeliest token"));
+    CHECK_FALSE(contains(pages("temperature"), "What others call temperature"));
+    CHECK(contains(pages("A"), "Of check_bound: of A9 [N, N], the matrix of attention"));
     // What is short, or may be several options, leads to the first that has a page.
     CHECK(contains(pages("chunk_size"),
                    "What others call chunk_size is the option chunk here, or ?block in other calls."));
     CHECK(contains(pages("softmax_scale"), "What others call softmax_scale is the option scale here."));
     called("torch.nn.functional.softmax", "softmax", "softmax(A)");
-    called("matmul", "*", "A * B");
+    called("gemm", "*", "A * B");
     called("Fleet", "fleet", "FleetAttention");
     CHECK(contains(pages("linspace(0, 1, 5)"), "linspace(a, b, n) is range(a, b, {length = n})."));
     CHECK(contains(pages("string.rep"), "A function of Lua"));

@@ -128,6 +128,8 @@ TEST_CASE("macros stand behind =, ; and return as well", "[lua][evaluate]") {
     CHECK(session.wants_more_after("x = @time f("));
     CHECK(session.wants_more_after("x = @time f(\n1,"));
     CHECK_FALSE(session.wants_more_after("x = @time f(1)"));
+    CHECK(contains(session("@benchmark f(1)"), "@btime f(x) measures many calls"));
+    CHECK(contains(session("@printf(1)"), "string.format"));
     CHECK(session("x = @tme f(1)") == "error: @tme: expected @time, @btime or @show (did you mean \"@time\"?)");
     CHECK(session("x = @time") == "error: @time: expected an expression after it");
     CHECK(session("x = @time ; 3") == "error: @time: expected an expression after it");
@@ -309,9 +311,15 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"A[1:2]", "A(1, 2) or A({1, 3}, \":\")"},
         {"A[1, 2] = 5", "A:set(x, 1, 2)"},
         {"l = [1, 2, 3]", "a list is {1, 2, 3}"},
-        {"f(A, method=\"x\")", "f(q, {method = \"fleet\"})"},
-        {"f(A; method=\"x\")", "f(q, {method = \"fleet\"})"},
-        {"y = f(A, f(x), causal=true)", "f(q, {method = \"fleet\"})"},
+        {"f(A, method=\"x\")", "f(A, {method = \"x\"})"},
+        {"f(A; method=\"x\")", "f(A, {method = \"x\"})"},
+        {"np.f(A, causal=True, b=None)", "at the end: f(A, {causal = true, b = nil})"},
+        {"f(A, b=1, C)", "f(q, {method = \"fleet\"})"},
+        {"y = f(A, f(x), causal=true)", "f(A, f(x), {causal = true})"},
+        {"all(A .> 0)", "gt(A, B)"},
+        {"[A; A]", "cat(A, B, 1)"},
+        {"from fla.ops.gla import chunk_gla", "?chunk_gla says"},
+        {"if 1 > 2 then f() else if 2 > 1 then f() end", "elseif"},
         {"A:mean(dim=1)", "mean(A, 1)"},
         {"A(1, 2) = 3", "A:set(x, 1, 2)"},
         {"function g(a, b=3) return a end", "x = x or 3"},
@@ -350,9 +358,9 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"g = x -> x^2", "function(x) return x^2 end"},
         {"g = lambda x: x + 1", "function(x) return x^2 end"},
         {"x = 1:10", "range(1, 10)"},
-        {"device()", "an option of calls, see ?device"},
+        {"device()", "of calls it is an option, see"},
         {"x(1:2, :)", "A({1, 3}, \":\")"},
-        {"y = A(:, 2)", "A({1, 3}, \":\")"},
+        {"y = A(:, 2)", "A(\":\", 2)"},
         {"rows = {{N = 1}}; rows:plot('N')", "plot(rows,"},
         {"rows = {{N = 1}}; rows:where{N = 1}", "ipairs(rows)"},
         {"%timeit f(x)", "@btime f(x)"},
@@ -655,6 +663,17 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"lowrank_names()", "it is called \"lowrank_methods\" here"},
         {"plot_heatmap(A)", "it is called \"heatmap\" here"},
         {"write('x.md', 'y')", "save(path, x) writes x"},
+        {"size(nowhere)", "nowhere is not defined"},
+        {"y = norm(nowhere)", "nowhere is not defined"},
+        {"rows = {{gamma = 1}}; rows[1].gama * 2", "rows[1] has no \"gama\" (did you mean \"gamma\"?)"},
+        {"bits_per_byte(nowhere, \"a text\")", "it is a method of models: nowhere:bits_per_byte(\"a text\")"},
+        {"generate(\"a text\")", "m:generate(\"a text\")"},
+        {"b = benchmark_method(\"fleet\", {lengths = {16}, repeats = 1, show = false}); latex(b)", "b:latex()"},
+        {"matmul(A, A)", "A * B is the product"},
+        {"length({1, 2})", "#x"},
+        {"save(\"x.tex\", {{N = 1}})", "text_table(rows):save(\"x.tex\")"},
+        {"round(2.567, {digits = 2})", "string.format"},
+        {"randn(2, 2):norm(2)", "opnorm(A)"},
         {"fit_power(A, A)", "it is called \"growth_exponent\" here"},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
     };
@@ -679,6 +698,10 @@ TEST_CASE("the library's own table and methods of tensors say what they are", "[
         return causeway::testing::run_program({"-e", "x, l = randn(2), {4, 5}", "-e", entry}).err;
     };
     CHECK(contains(noted("type(x)"), "eltype(x) is the type of its elements"));
+    CHECK(contains(noted("d = {{gamma = 1}}; d[1].gama"), "d[1] has no \"gama\" (did you mean \"gamma\"?)"));
+    CHECK(contains(noted("d = {lr = 1}; print(d.rate)"), "d has no \"rate\" but lr"));
+    CHECK(noted("d = {lr = 1}; d.rate = d.rate or 2").empty());
+    CHECK(contains(noted("s = 'abc'; s[1]"), "s:sub(1, 1)"));
     CHECK(noted("type(x) == 'userdata'") == "");
     CHECK(noted("type(l)") == "");
     CHECK(contains(noted("l[0]"), "l[1] is the first of l"));
