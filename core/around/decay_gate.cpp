@@ -8,12 +8,30 @@
 
 namespace causeway {
 namespace around {
+
+GateSizes check_gate(const Tensor& a, const Tensor& A_log, const DecayGateOptions& o) {
+    if (a.ndim() < 2) fail("a: a ", a.summary(), ", expected [batch, heads, length], or [batch, heads, length, width]");
+    const bool channels = a.ndim() == 4;
+    GateSizes n;
+    n.compute = computing_type(a);
+    n.batch = a.ndim() == 2 ? 1 : a.shape()[0];
+    n.heads = a.shape()[a.ndim() == 2 ? 0 : 1];
+    n.N = a.shape()[a.ndim() == 2 ? 1 : 2];
+    n.channels = channels ? a.shape()[3] : 1;
+    if (A_log.shape() != Shape{n.heads}) fail("A_log: ", A_log.shape().text(), ", expected ", n.heads, ", one a head");
+    if (o.dt_bias) {
+        const Shape want = channels ? Shape{n.heads, n.channels} : Shape{n.heads};
+        if (o.dt_bias->shape() != want) fail("dt_bias: ", o.dt_bias->shape().text(), ", expected ", want.text());
+    }
+    if (o.lower_bound && !(*o.lower_bound < 0 && std::isfinite(*o.lower_bound)))
+        fail("lower_bound: ", number_text(*o.lower_bound), ", expected a number below 0");
+    return n;
+}
+
 namespace {
 
-// A call, checked: a as [batch, heads, N, channels], 1 channel for a gate per head.
-struct GateCall {
-    DType compute;
-    Index batch, heads, N, channels;
+// A call, checked.
+struct GateCall : GateSizes {
     Tensor a, bias;            // a in the type of computation; bias in Float64, empty where there is none
     std::vector<double> rate;  // e^A_log
 
@@ -24,24 +42,10 @@ struct GateCall {
 };
 
 GateCall check(const Tensor& a, const Tensor& A_log, const DecayGateOptions& o) {
-    if (a.ndim() < 2) fail("a: a ", a.summary(), ", expected [batch, heads, length], or [batch, heads, length, width]");
-    const bool channels = a.ndim() == 4;
-    GateCall c;
-    c.compute = computing_type(a);
-    c.batch = a.ndim() == 2 ? 1 : a.shape()[0];
-    c.heads = a.shape()[a.ndim() == 2 ? 0 : 1];
-    c.N = a.shape()[a.ndim() == 2 ? 1 : 2];
-    c.channels = channels ? a.shape()[3] : 1;
+    GateCall c{check_gate(a, A_log, o), {}, {}, {}};
     c.a = a.to(c.compute);
-    if (A_log.shape() != Shape{c.heads}) fail("A_log: ", A_log.shape().text(), ", expected ", c.heads, ", one a head");
     for (Index h = 0; h < c.heads; ++h) c.rate.push_back(std::exp(A_log.get(h)));
-    if (o.dt_bias) {
-        const Shape want = channels ? Shape{c.heads, c.channels} : Shape{c.heads};
-        if (o.dt_bias->shape() != want) fail("dt_bias: ", o.dt_bias->shape().text(), ", expected ", want.text());
-        c.bias = o.dt_bias->to(DType::f64);
-    }
-    if (o.lower_bound && !(*o.lower_bound < 0 && std::isfinite(*o.lower_bound)))
-        fail("lower_bound: ", number_text(*o.lower_bound), ", expected a number below 0");
+    if (o.dt_bias) c.bias = o.dt_bias->to(DType::f64);
     return c;
 }
 

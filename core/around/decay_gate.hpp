@@ -26,6 +26,14 @@ DecayGateGradient decay_gate_grad(const Tensor& a, const Tensor& A_log, const Te
 
 namespace around {
 
+// The sizes of a call: a as [batch, heads, N, channels], 1 channel for a gate per head. Looks at shapes and types
+// alone.
+struct GateSizes {
+    DType compute;
+    Index batch, heads, N, channels;
+};
+GateSizes check_gate(const Tensor& a, const Tensor& A_log, const DecayGateOptions&);
+
 inline double sigmoid(double x) {
     const double e = std::exp(-std::abs(x));
     return (x < 0 ? e : 1) / (1 + e);

@@ -10,6 +10,21 @@
 
 namespace causeway {
 namespace around {
+
+void check_rows(const Tensor& x, double eps) {
+    if (x.ndim() < 1) fail("x: a number, expected a Tensor with a last dimension");
+    if (!(eps >= 0) || !std::isfinite(eps)) fail("eps: ", eps, ", expected a number that is not negative");
+}
+
+NormSizes check_norm(const Tensor& x, const NormOptions& o) {
+    check_rows(x, o.eps);
+    const NormSizes n{computing_type(x), x.shape().back(),
+                      kit::check_choice("activation", o.activation, calls::gate_activations()) == 0};
+    if (o.weight) check_parameter("weight", *o.weight, {n.width}, n.compute);
+    if (o.gate) check_parameter("gate", *o.gate, x.shape(), n.compute);
+    return n;
+}
+
 namespace {
 
 // f(first, rows) over the rows of x, some at a time.
@@ -17,11 +32,6 @@ template <class F>
 void over_rows(const Tensor& x, F&& f) {
     const Index width = x.shape().back();
     if (x.size() > 0) kit::each_block(x.size() / width, f, std::max<Index>((1 << 13) / width, 1));
-}
-
-void check_row(const Tensor& x, double eps) {
-    if (x.ndim() < 1) fail("x: a number, expected a Tensor with a last dimension");
-    if (!(eps >= 0) || !std::isfinite(eps)) fail("eps: ", eps, ", expected a number that is not negative");
 }
 
 template <class T>
@@ -58,22 +68,16 @@ Tensor length_gradient(const Tensor& x, const Tensor& dy, double eps) {
 }
 
 // A gated norm, checked: everything in the type of computation, weight and gate empty where there are none.
-struct NormCall {
-    DType compute;
-    bool silu;
+struct NormCall : NormSizes {
     double eps;
-    Index width;
     Tensor x, weight, gate;
 };
 
 NormCall check(const Tensor& x, const NormOptions& o) {
-    check_row(x, o.eps);
-    NormCall c;
-    c.compute = computing_type(x), c.eps = o.eps, c.width = x.shape().back();
-    c.silu = kit::check_choice("activation", o.activation, calls::gate_activations()) == 0;
+    NormCall c{check_norm(x, o), o.eps, {}, {}, {}};
     c.x = x.to(c.compute);
-    if (o.weight) c.weight = parameter("weight", *o.weight, {c.width}, c.compute);
-    if (o.gate) c.gate = parameter("gate", *o.gate, x.shape(), c.compute);
+    if (o.weight) c.weight = o.weight->to(c.compute);
+    if (o.gate) c.gate = o.gate->to(c.compute);
     return c;
 }
 
@@ -155,13 +159,13 @@ NormGradient norm_gradient(const NormCall& c, const Tensor& given, const Tensor&
 }  // namespace around
 
 Tensor l2norm(const Tensor& x, const LengthOptions& o) {
-    around::check_row(x, o.eps);
+    around::check_rows(x, o.eps);
     if (x.dtype() == DType::f64) return around::lengths<double>(x, o.eps);
     return around::lengths<float>(x.to(DType::f32), o.eps).to(x.dtype());
 }
 
 Tensor l2norm_grad(const Tensor& x, const Tensor& dy, const LengthOptions& o) {
-    around::check_row(x, o.eps);
+    around::check_rows(x, o.eps);
     around::check_arriving("dy", dy, x);
     if (x.dtype() == DType::f64) return around::length_gradient<double>(x, dy, o.eps);
     return around::length_gradient<float>(x.to(DType::f32), dy.to(DType::f32), o.eps).to(x.dtype());

@@ -31,6 +31,17 @@ NormGradient rms_norm_grad(const Tensor& x, const Tensor& dy, const NormOptions&
 
 namespace around {
 
+// Throws Error unless x has rows and eps is a number that is not negative.
+void check_rows(const Tensor& x, double eps);
+
+// A gated norm. Looks at shapes and types alone.
+struct NormSizes {
+    DType compute;
+    Index width;
+    bool silu;
+};
+NormSizes check_norm(const Tensor& x, const NormOptions&);
+
 // Σ f(x_i) in eight parts, so that it is not one long chain of additions.
 template <class T, class F>
 double sum_of(const T* x, Index n, F&& f) {

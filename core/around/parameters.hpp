@@ -1,4 +1,5 @@
-// What the functions of this folder share: the type that a call is computed in, and its parameters in that type.
+// What the functions of this folder share, and those on the GPU: the type that a call is computed in, and its
+// parameters in that type.
 #pragma once
 
 #include "core/base/error.hpp"
@@ -8,11 +9,15 @@ namespace causeway::around {
 
 inline DType computing_type(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
-// A parameter in the type of computation. Throws Error for a wrong shape, and where a Float64 would lose digits.
-inline Tensor parameter(const char* name, const Tensor& given, const Shape& expected, DType compute) {
+// Throws Error for a wrong shape, and where a Float64 would lose digits in the type of computation.
+inline void check_parameter(const char* name, const Tensor& given, const Shape& expected, DType compute) {
     if (given.shape() != expected) fail(name, ": ", given.shape().text(), ", expected ", expected.text());
     if (given.dtype() == DType::f64 && compute != DType::f64)
         fail(name, ": Float64, expected Float32 like the other tensors");
+}
+// A parameter in the type of computation.
+inline Tensor parameter(const char* name, const Tensor& given, const Shape& expected, DType compute) {
+    check_parameter(name, given, expected, compute);
     return given.to(compute);
 }
 

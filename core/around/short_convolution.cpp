@@ -6,7 +6,6 @@
 
 #include "core/around/parameters.hpp"
 #include "core/kit/check.hpp"
-#include "core/kit/packed.hpp"
 #include "core/kit/sigmoid.hpp"
 #include "core/kit/spread.hpp"
 
@@ -56,7 +55,7 @@ void Convolution<T>::run(const T* x, const T* window, T* y) const {
     };
     const auto compute = [&](Index i) {
         const Task& task = tasks[static_cast<std::size_t>(i)];
-        const Rows& s = sequences[static_cast<std::size_t>(task.sequence)];
+        const kit::Span& s = sequences[static_cast<std::size_t>(task.sequence)];
         const T* before = window + task.sequence * (taps - 1) * channels;
         for (Index t = task.first; t < std::min(task.first + rows, s.n); ++t)
             token(x + s.first * channels, before, t, y + (s.first + t) * channels);
@@ -69,7 +68,7 @@ template <class T>
 void Convolution<T>::keep(const T* x, T* window) const {
     const Index before = taps - 1;
     for (std::size_t i = 0; i < sequences.size(); ++i) {
-        const Rows& s = sequences[i];
+        const kit::Span& s = sequences[i];
         const Index kept = std::max<Index>(before - s.n, 0);  // rows of the window that stay in it
         T* rows = window + static_cast<Index>(i) * before * channels;
         std::copy(rows + (before - kept) * channels, rows + before * channels, rows);
@@ -81,29 +80,8 @@ void Convolution<T>::keep(const T* x, T* window) const {
 template struct Convolution<float>;
 template struct Convolution<double>;
 
-namespace {
-
-// A call, checked: everything in the type of computation.
-struct Call {
-    DType compute;
-    Index batch, N, channels, taps, sequences;
-    bool silu;
-    Tensor x, weight, bias, state;  // bias: empty where there is none; state: a copy or zeros
-    std::vector<kit::Span> spans;   // rows of x
-
-    template <class T>
-    Convolution<T> problem() const {
-        Convolution<T> p;
-        p.channels = channels, p.taps = taps, p.silu = silu;
-        p.weight = weight.data<T>();
-        p.bias = bias.size() > 0 ? bias.data<T>() : nullptr;
-        for (const kit::Span& s : spans) p.sequences.push_back({s.first, s.n});
-        return p;
-    }
-};
-
-Call check(const Tensor& x, const Tensor& weight, const ConvolutionOptions& o) {
-    Call c;
+ConvolutionSizes check_convolution(const Tensor& x, const Tensor& weight, const ConvolutionOptions& o) {
+    ConvolutionSizes c;
     c.compute = computing_type(x);
     if (x.ndim() != 2 && x.ndim() != 3)
         fail("x: a ", x.summary(), ", expected [batch, length, channels] or [length, channels]");
@@ -114,14 +92,36 @@ Call check(const Tensor& x, const Tensor& weight, const ConvolutionOptions& o) {
     c.taps = weight.shape()[1];
     c.silu = kit::check_choice("activation", o.activation, calls::convolution_activations()) == 1;
     if (o.cu_seqlens.empty())
-        for (Index b = 0; b < c.batch; ++b) c.spans.push_back({b * c.N, c.N});
-    else c.spans = kit::packed_spans(o.cu_seqlens, c.batch, c.N);
-    c.sequences = static_cast<Index>(c.spans.size());
-    c.x = x.to(c.compute);
-    c.weight = parameter("weight", weight, weight.shape(), c.compute);
-    if (o.bias) c.bias = parameter("bias", *o.bias, {c.channels}, c.compute);
-    const Shape state{c.sequences, c.taps - 1, c.channels};
-    c.state = o.state ? parameter("state", *o.state, state, c.compute).copy() : Tensor::zeros(c.compute, state);
+        for (Index b = 0; b < c.batch; ++b) c.sequences.push_back({b * c.N, c.N});
+    else c.sequences = kit::packed_spans(o.cu_seqlens, c.batch, c.N);
+    check_parameter("weight", weight, weight.shape(), c.compute);
+    if (o.bias) check_parameter("bias", *o.bias, {c.channels}, c.compute);
+    if (o.state) check_parameter("state", *o.state, c.state_shape(), c.compute);
+    return c;
+}
+
+namespace {
+
+// A call, checked: everything in the type of computation.
+struct Call : ConvolutionSizes {
+    Tensor x, weight, bias, state;  // bias: empty where there is none; state: a copy or zeros
+
+    template <class T>
+    Convolution<T> problem() const {
+        Convolution<T> p;
+        p.channels = channels, p.taps = taps, p.silu = silu;
+        p.weight = weight.data<T>();
+        p.bias = bias.size() > 0 ? bias.data<T>() : nullptr;
+        p.sequences = sequences;
+        return p;
+    }
+};
+
+Call check(const Tensor& x, const Tensor& weight, const ConvolutionOptions& o) {
+    Call c{check_convolution(x, weight, o), {}, {}, {}, {}};
+    c.x = x.to(c.compute), c.weight = weight.to(c.compute);
+    if (o.bias) c.bias = o.bias->to(c.compute);
+    c.state = o.state ? o.state->to(c.compute).copy() : Tensor::zeros(c.compute, c.state_shape());
     return c;
 }
 
@@ -207,7 +207,7 @@ ConvolutionGradient gradient(const Call& c, const Tensor& given_dy, const Tensor
         dstate(c.compute, c.state.shape());
     const auto channels = [&](Index first, Index n) {
         Backward<T> backward(p, first, n);
-        for (Index i = 0; i < c.sequences; ++i)
+        for (Index i = 0; i < std::ssize(c.sequences); ++i)
             backward.sequence(i, c.x.data<T>(), c.state.data<T>(), dy.data<T>(), dlast.data<T>(), dx.data<T>(),
                               dstate.data<T>());
         backward.finish(dweight.data<T>(), dbias.data<T>());

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/calls/around.hpp"
+#include "core/kit/packed.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {
@@ -36,17 +37,25 @@ ConvolutionGradient short_convolution_grad(const Tensor& x, const Tensor& weight
 
 namespace around {
 
+// The sizes of a call; one sequence a batch entry where nothing is packed. Looks at shapes and types alone.
+struct ConvolutionSizes {
+    DType compute;
+    Index batch, N, channels, taps;
+    bool silu;
+    std::vector<kit::Span> sequences;  // rows of x
+
+    Shape state_shape() const { return {static_cast<Index>(sequences.size()), taps - 1, channels}; }
+};
+ConvolutionSizes check_convolution(const Tensor& x, const Tensor& weight, const ConvolutionOptions&);
+
 // The convolution of rows, checked and contiguous: `sequences` of them stand one after the other.
 template <class T>
 struct Convolution {
-    struct Rows {
-        Index first = 0, n = 0;
-    };
     Index channels = 0, taps = 0;
     bool silu = false;
     const T* weight = nullptr;  // [channels, taps]
     const T* bias = nullptr;    // [channels], or null
-    std::vector<Rows> sequences;
+    std::vector<kit::Span> sequences;
 
     // From x [rows, channels] and the inputs before each sequence, window [sequences, taps - 1, channels], to y.
     void run(const T* x, const T* window, T* y) const;

@@ -66,7 +66,7 @@ const Call<ConvolutionOptions<Tensor>>& short_convolution() {
                       cu_seqlens_option<S>(
                           "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are "
                           "then [n, taps - 1, channels]"),
-                      device_option<S>(true)},
+                      device_option<S>()},
                      "x, weight = randn(1, 100, 8), randn(8, 4)"};
     return call;
 }
@@ -81,7 +81,7 @@ const Call<LengthOptions<Tensor>>& l2norm() {
     using S = LengthOptions<Tensor>;
     static const auto& call = *new Call<S>{"l2norm",
                                            {{"x"}},
-                                           {eps_option<S>("added to the sum of squares"), device_option<S>(true)},
+                                           {eps_option<S>("added to the sum of squares"), device_option<S>()},
                                            "x = randn(1, 2, 100, 8)"};
     return call;
 }
@@ -106,7 +106,7 @@ const Call<NormOptions<Tensor>>& rms_norm() {
                                              .text = "what the gate goes through before it multiplies",
                                              .choices = gate_activations},
                                             eps_option<S>("added to the mean of squares"),
-                                            device_option<S>(true)},
+                                            device_option<S>()},
                                            "x = randn(1, 2, 100, 8)"};
     return call;
 }
@@ -127,7 +127,7 @@ const Call<DecayGateOptions<Tensor>>& decay_gate() {
                        .text = "L < 0: g = L sigmoid(e^A_log (a + dt_bias)), which no gate goes below",
                        .standard = "none",
                        .example = "lower_bound = -5"},
-                      device_option<S>(true)},
+                      device_option<S>()},
                      "a, A_log = randn(1, 2, 100), randn(2)"};
     return call;
 }

@@ -8,11 +8,13 @@
 --   --call linear_attention             or causal_linear_attention, whose method is --method, or softmax_attention
 --   --update gated_delta                linear, gated, delta or gated_delta, of linear_attention
 --   --method block-based
+--   --device cpu                      or gpu, in the type --type: f32, f16 or bf16
 --   --seed 1
 local options = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/arguments.lua")(arg, {
   tokens = 8192, heads = 8, d = 64, sequences = { 1, 8, 1000 }, call = "linear_attention", update = "",
-  method = "", seed = 1,
+  method = "", device = "cpu", type = "f32", seed = 1,
 }, { tokens = { 1 }, heads = { 1 }, d = { 1 }, sequences = { 1 }, seed = { 0 },
+  device = { "cpu", "gpu" }, type = { "f32", "f16", "bf16" },
   call = { "linear_attention", "causal_linear_attention", "softmax_attention" },
   update = { "", table.unpack(choices("linear_attention", "update")) },
   method = { "", table.unpack(choices("causal_linear_attention", "method")) } })
@@ -30,6 +32,7 @@ seed(options.seed)
 math.randomseed(options.seed)
 local q, k, v = randn(1, h, N, d), randn(1, h, N, d), randn(1, h, N, d)
 k = k / sqrt(sum(pow(k, 2), 4))
+q, k, v = q[options.type](q), k[options.type](k), v[options.type](v)
 local call = _G[options.call]
 local given, what = {}, options.call
 if options.call == "linear_attention" then
@@ -54,36 +57,40 @@ local function part(A, from, to)
   return A(":", ":", { from + 1, to })
 end
 
--- Every sequence in a call of its own, without those of no tokens; the outputs in a list.
-local function alone(offsets)
-  local outputs = {}
-  for i = 1, #offsets - 1 do
-    local from, to = offsets[i], offsets[i + 1]
-    if to > from then
-      local o = {}
-      for name, value in pairs(given) do o[name] = type(value) == "string" and value or part(value, from, to) end
-      outputs[#outputs + 1] = { from = from, to = to,
-        O = call(part(q, from, to), part(k, from, to), part(v, from, to), o) }
-    end
-  end
-  return outputs
+local function there(A) return options.device == "gpu" and A:gpu() or A end
+
+-- The inputs and options of tokens from + 1 to `to`, where the calls run.
+local function inputs(from, to)
+  local o = {}
+  for name, value in pairs(given) do o[name] = type(value) == "string" and value or there(part(value, from, to)) end
+  return { from = from, to = to, q = there(part(q, from, to)), k = there(part(k, from, to)),
+    v = there(part(v, from, to)), options = o }
 end
+
+-- Those of every sequence, without those of no tokens.
+local function separate(offsets)
+  local parts = {}
+  for i = 1, #offsets - 1 do
+    if offsets[i + 1] > offsets[i] then parts[#parts + 1] = inputs(offsets[i], offsets[i + 1]) end
+  end
+  return parts
+end
+
+local function run(x) return (call(x.q, x.k, x.v, x.options)) end
+local function seconds(f) return btime(f, { show = false }).minimum end
 
 local rows = {}
 for i, n in ipairs(options.sequences) do
-  local packed = { cu_seqlens = offsets_of(n) }
-  for name, value in pairs(given) do packed[name] = value end
-  local O = call(q, k, v, packed)
-  local differ = 0
-  for _, one in ipairs(alone(packed.cu_seqlens)) do
-    differ = differ + sum(ne(part(O, one.from, one.to), one.O))
-  end
-  rows[i] = { sequences = n, packed = btime(function() return call(q, k, v, packed) end,
-    { show = false }).minimum, separate = btime(function() return alone(packed.cu_seqlens) end,
-    { show = false }).minimum, differ = differ }
+  local offsets, packed, differ = offsets_of(n), inputs(0, N), 0
+  packed.options.cu_seqlens = offsets
+  local parts, O = separate(offsets), run(packed):cpu()
+  for _, one in ipairs(parts) do differ = differ + sum(ne(part(O, one.from, one.to), run(one):cpu())) end
+  rows[i] = { sequences = n, packed = seconds(function() run(packed) end),
+    separate = seconds(function() for _, one in ipairs(parts) do run(one) end end), differ = differ }
 end
 display(text_table(rows, {
-  title = string.format("%s, %d tokens, %d heads, d = %d", what, N, h, d),
+  title = string.format("%s, %d tokens, %d heads, d = %d, %s on %s", what, N, h, d, eltype(q),
+    options.device == "gpu" and "the GPU" or "the CPU"),
   columns = { { key = "sequences", align = "right" }, { key = "packed", unit = "s" },
     { key = "separate", title = "separate calls", unit = "s" },
     { key = "differ", title = "elements that differ", format = "%d", align = "right" } } }))

@@ -1,7 +1,7 @@
 #include "gpu/calls/general_linear_attention.hpp"
 
 #include "core/gated/step.hpp"
-#include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/gated/general/chunks.hpp"
 #include "gpu/gated/general/recurrent.hpp"
 
@@ -10,11 +10,6 @@ namespace causeway::gpu {
 namespace {
 
 constexpr Index max_width = 256;
-
-std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
-    if (!x) return {};
-    return x->form();
-}
 
 // The options as those of the CPU, of forms alone.
 causeway::GeneralOptions forms_of(const GeneralOptions& o) {
@@ -77,12 +72,7 @@ namespace {
 
 // Queues tokens of every head, or all packed sequences, on the kernels of the mode.
 void run(GeneralArgs a, const Sequences& sequences, const GeneralOptions& o) {
-    if (sequences.count > 0) {
-        cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-        gpu::check(cudaStreamIsCapturing(o.stream, &capture), "asking whether a graph is captured");
-        if (capture != cudaStreamCaptureStatusNone)
-            fail("stream: captures a CUDA graph, expected none: which sequences there are is copied from the host");
-    }
+    if (sequences.count > 0) refuse_capture(o.stream);
     const bool recurrent = o.mode == "recurrent";
     const Buffer workspace(
         recurrent ? general_recurrent_workspace(a, sequences) : general_chunks_workspace(a, sequences), o.stream);

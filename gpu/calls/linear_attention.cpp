@@ -7,6 +7,7 @@
 #include "core/gated/step.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/calls/packed.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gated/step.hpp"
@@ -44,10 +45,6 @@ void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
     a.q_stride = of_inputs(a.H * a.group, n.shared_queries), a.k_stride = of_inputs(a.H, n.shared_keys);
 }
 
-std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
-    if (!x) return {};
-    return x->form();
-}
 // For checks that compare addresses: nothing is read there.
 std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
     if (!x) return {};
@@ -144,10 +141,7 @@ namespace {
 // Queues sequences together, all of them by one of a form's pairs of functions.
 void run_together(GatedArgs a, const Sequences& sequences, std::size_t (*bytes)(const GatedArgs&, const Sequences&),
                   void (*run)(const GatedArgs&, const Sequences&, cudaStream_t), cudaStream_t stream) {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(stream, &capture), "asking whether a graph is captured");
-    if (capture != cudaStreamCaptureStatusNone)
-        fail("stream: captures a CUDA graph, expected none: which sequences there are is copied from the host");
+    refuse_capture(stream);
     const Buffer workspace(bytes(a, sequences), stream);
     a.workspace = {workspace.data(), workspace.bytes()};
     run(a, sequences, stream);

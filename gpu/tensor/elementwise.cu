@@ -1,32 +1,14 @@
 #include "gpu/tensor/elementwise.hpp"
 
-#include <algorithm>
-
 #include "gpu/base/error.hpp"
 #include "gpu/base/wait.hpp"
+#include "gpu/kit/each.cuh"
 #include "gpu/kit/element.cuh"
 #include "gpu/kit/finite.cuh"
 
 namespace causeway::gpu {
 
 namespace {
-
-constexpr int threads = 256;
-
-// f(i) for every i < n.
-template <class F>
-__global__ __launch_bounds__(threads) void each(std::int64_t n, F f) {
-    const std::int64_t step = std::int64_t{gridDim.x} * threads;
-    for (std::int64_t i = blockIdx.x * std::int64_t{threads} + threadIdx.x; i < n; i += step) f(i);
-}
-
-template <class F>
-void run_each(const char* what, std::int64_t n, cudaStream_t stream, F f) {
-    if (n == 0) return;
-    each<<<static_cast<unsigned>(std::min<std::int64_t>((n + threads - 1) / threads, 1 << 14)), threads, 0, stream>>>(
-        n, f);
-    check_launch(what);
-}
 
 template <class A, class B>
 struct Convert {

@@ -4,6 +4,7 @@
 #include <cuda_runtime_api.h>
 
 #include <memory>
+#include <optional>
 
 #include "core/tensor/tensor.hpp"
 #include "gpu/base/buffer.hpp"
@@ -58,5 +59,10 @@ private:
     DType dtype_;
     Shape shape_;
 };
+
+inline std::optional<causeway::Tensor> form_of(const std::optional<Tensor>& x) {
+    if (!x) return {};
+    return x->form();
+}
 
 }  // namespace causeway::gpu

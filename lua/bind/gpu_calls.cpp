@@ -21,6 +21,7 @@
 #include "gpu/sharded/softmax_attention.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
+#include "lua/bind/gpu_around.hpp"
 #include "lua/bind/report.hpp"
 
 namespace causeway::lua {
@@ -277,7 +278,7 @@ lua_CFunction gpu_call(const char* name) {
     for (const Entry& call : calls) {
         if (std::strcmp(call.name, name) == 0) return call.function;
     }
-    return nullptr;
+    return gpu_around_call(name);
 }
 
 }  // namespace causeway::lua

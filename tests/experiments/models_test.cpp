@@ -54,6 +54,21 @@ TEST_CASE("models/replace runs without MMLU as before", "[experiments][model]") 
     CHECK_FALSE(contains(output.out, "MMLU"));
 }
 
+TEST_CASE("models/qwen3_next's layer is the model's, at once and token by token", "[experiments][model]") {
+    const TemporaryFolder folder;
+    const Output output = run_in(folder, {experiments + "models/qwen3_next.lua", "--layer", "3", "--tokens", "20"});
+    CAPTURE(output.err, output.out);
+    CHECK(output.status == 0);
+    for (const char* what : {"one prefill     off the model's by ", "token by token  off the model's by ",
+                             "off those of transformers by "}) {
+        const auto at = output.out.find(what);
+        REQUIRE(at != std::string::npos);
+        CHECK(std::stod(output.out.substr(at + std::string(what).size())) < 2e-5);
+    }
+    CHECK(contains(run_in(folder, {experiments + "models/qwen3_next.lua", "--layer", "2"}).err,
+                   "--layer: 2 has no linear attention"));
+}
+
 TEST_CASE("fleet/table2 asks the questions of MMLU in their groups", "[experiments][model]") {
     const TemporaryFolder folder;
     const Output output = run_in(folder, {experiments + "fleet/table2.lua", "--quick", "--mmlu", small_mmlu(folder),

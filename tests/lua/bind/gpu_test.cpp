@@ -170,6 +170,16 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
           "same");
     CHECK(lua("return general_linear_attention(q, k, v, {mode = 'parallel', device = 'gpu'})")
               .find("mode: \"parallel\" does not run on the GPU by the general rule") != std::string::npos);
+    CHECK(
+        lua("x, w = randn(2, 9, 5), randn(5, 3) a, s = short_convolution(x, w, {activation = 'silu', device = 'gpu'}) "
+            "b, t = short_convolution(x, w, {activation = 'silu'}) m = {weight = rand(16), gate = v} "
+            "return near(a, b), near(s, t), near(l2norm(k:gpu()):cpu(), l2norm(k)), "
+            "near(rms_norm{x = v, weight = m.weight, gate = v, device = 'gpu'}, rms_norm(v, m)), "
+            "near(decay_gate(g:gpu(), zeros(4):gpu()):cpu(), decay_gate(g, zeros(4)))") == "true true true true true");
+    CHECK(lua("f = function(x, w, there) y = short_convolution(there(x), there(w), {activation = 'silu'}) "
+              "return mean(pow(l2norm(y):cpu(), 3)) end "
+              "a = grad(function(x) return f(x, w, function(A) return A:gpu() end) end, x) "
+              "b = grad(function(x) return f(x, w, function(A) return A end) end, x) return near(a, b)") == "true");
     CHECK(lua("for _, o in ipairs{{}, {decay = decay}, {decay = 0.9}, {normalize = true}, {decay = decay, normalize = "
               "true, scale = 2}} do "
               "  local p, r = exp(q), exp(k) "
