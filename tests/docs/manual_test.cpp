@@ -5,6 +5,7 @@
 #include "tests/lua/program.hpp"
 #include "tests/paths.hpp"
 
+using causeway::testing::contains;
 using causeway::testing::Output;
 using causeway::testing::python_with;
 using causeway::testing::read_bytes;
@@ -27,8 +28,6 @@ std::string python_of_manual() {
     if (python.empty()) causeway::test::skip("tests of the manual", "there is no python3 with markdown_it");
     return python;
 }
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 

@@ -3,6 +3,7 @@
 #include <sstream>
 
 #include "tests/catch.hpp"
+#include "tests/experiments/folder.hpp"
 #include "tests/lua/mpi.hpp"
 #include "tests/lua/program.hpp"
 #include "tests/lua/width.hpp"
@@ -16,12 +17,6 @@ using causeway::testing::run_in;
 using causeway::testing::run_mpi_script;
 using causeway::testing::TemporaryFolder;
 using causeway::testing::too_wide;
-
-namespace {
-
-const std::string experiments = source_dir() + "/experiments/";
-
-}  // namespace
 
 TEST_CASE("the tour shows every method and leaves its results", "[experiments]") {
     const TemporaryFolder folder;

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "tests/catch.hpp"
+#include "tests/experiments/folder.hpp"
 #include "tests/lua/program.hpp"
 #include "tests/paths.hpp"
 
@@ -13,8 +14,6 @@ using causeway::testing::TemporaryFolder;
 using causeway::testing::write_bytes;
 
 namespace {
-
-const std::string experiments = source_dir() + "/experiments/";
 
 // The folder of a set with two subjects of different groups.
 std::string small_mmlu(const TemporaryFolder& folder) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "tests/catch.hpp"
+#include "tests/experiments/folder.hpp"
 #include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 #include "tests/lua/width.hpp"
@@ -14,8 +15,6 @@ using namespace causeway::testing;
 using nlohmann::json;
 
 namespace {
-
-const std::string experiments = source_dir() + "/experiments/";
 
 // A shell that has the rules as v, and word(verdict) and text(verdict).
 Shell& with_rules(Shell& lua) {

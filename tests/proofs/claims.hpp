@@ -36,6 +36,9 @@ void exactly(const std::string& id, const std::string& checked, const std::strin
 // All checks so far, ordered by claim, in aligned columns; nothing where there were none.
 void print_claims(std::FILE* out);
 
+// A count as a term of a bound.
+inline double real(std::int64_t n) { return static_cast<double>(n); }
+
 // Larger of two numbers; NaN stays.
 inline double worst(double a, double b) { return a > b || std::isnan(a) ? a : b; }
 // Smaller of two numbers; NaN stays.

@@ -11,8 +11,6 @@ using namespace causeway::proofs;
 
 namespace {
 
-double real(Index n) { return static_cast<double>(n); }
-
 // x_i = λ x_{i-1} + v_i.
 template <class T>
 Mat<T> discounted(const Mat<T>& v, T lambda) {

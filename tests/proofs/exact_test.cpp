@@ -34,8 +34,6 @@ struct Tiles {
 Index nodes(Index n, Index t) { return n <= t ? 0 : n + nodes(n / 2, t) + nodes(n - n / 2, t); }
 Index leaf_tiles(Index n, Index t) { return n <= t ? tau(n) : leaf_tiles(n / 2, t) + leaf_tiles(n - n / 2, t); }
 
-double real(Index n) { return static_cast<double>(n); }
-
 // The table of B1: multiplies and adds without decay, extra memory. Widths as given, N >= 1. A method that the table
 // does not list is held to its own closed form.
 exact::Cost table(const std::string& method, const Work& w) {

@@ -15,8 +15,6 @@ using namespace causeway::proofs;
 
 namespace {
 
-double real(Index n) { return static_cast<double>(n); }
-
 // Elements that move between slow memory and the tile.
 struct Traffic {
     Index loads = 0, stores = 0;

@@ -14,7 +14,6 @@ using std::numbers::pi;
 
 namespace {
 
-double real(Index n) { return static_cast<double>(n); }
 double norm(const Matrix& A) { return opnorm(tensor(A)); }
 
 // s_n = (1/n) Σ_m 1/sin((2m+1)π/2n), the sine of the angle or of what it lacks of π, whichever is smaller: near π a

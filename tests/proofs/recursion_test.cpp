@@ -12,8 +12,6 @@ using namespace causeway::proofs;
 
 namespace {
 
-double real(Index n) { return static_cast<double>(n); }
-
 // Of the halving n → ⌊n/2⌋, ⌈n/2⌉ down to t: sizes of all halved nodes, leaves, their τ, the depth, the longest leaf.
 struct Halving {
     Index S = 0, leaves = 0, tiles = 0, depth = 0, most = 0;

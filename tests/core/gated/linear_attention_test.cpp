@@ -14,8 +14,6 @@ using namespace causeway::test;
 
 namespace {
 
-const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
 LinearResult run(const GatedInputs& in, const std::string& mode, Index chunk = 64) {
     LinearOptions o = in.options;
     o.mode = mode;

@@ -15,8 +15,6 @@ using causeway::testing::message_of;
 
 namespace {
 
-const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
 // Every head of A so many times in a row.
 Tensor repeated(const Tensor& A, Index times) {
     const Shape& s = A.shape();

@@ -13,6 +13,8 @@
 
 namespace causeway::test {
 
+inline const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
+
 struct GatedCase {
     std::string update = "gated_delta";
     Index batch = 1, heads = 1, group = 1, N = 1, dk = 1, dv = 1;

@@ -19,12 +19,6 @@ Tensor drawn(const Shape& shape, unsigned seed, bool positive = false) {
     return out;
 }
 
-Sharding on(int shards, const std::string& exchange = "auto") {
-    Sharding out;
-    out.shards = shards, out.exchange = exchange;
-    return out;
-}
-
 TEST_CASE("every method that carries a state on several workers", "[sharded][causal]") {
     for (const exact::Method& method : exact::methods()) {
         if (!method.state) continue;

@@ -1,13 +1,21 @@
-// How results of several workers are compared with those of one.
+// Calls on several workers, and how their results are compared with those of one.
 #pragma once
 
 #include <cmath>
 #include <cstring>
+#include <string>
 
+#include "core/calls/sharding.hpp"
 #include "core/tensor/tensor.hpp"
 #include "tests/catch.hpp"
 
 namespace causeway::test {
+
+inline Sharding on(int shards, const std::string& exchange = "auto") {
+    Sharding out;
+    out.shards = shards, out.exchange = exchange;
+    return out;
+}
 
 // Every element within bound · (1 + |largest|); what is no number on one side has to be none on the other.
 inline void check_close(const Tensor& got, const Tensor& want, double bound) {

@@ -12,12 +12,6 @@ namespace {
 
 const char* const exchanges[] = {"ring", "all-scan", "all-gather", "heads"};
 
-Sharding on(int shards, const std::string& exchange = "auto") {
-    Sharding out;
-    out.shards = shards, out.exchange = exchange;
-    return out;
-}
-
 Tensor like(const Tensor& a, unsigned seed) {
     std::mt19937_64 generator(seed);
     std::normal_distribution<double> normal;

@@ -3,18 +3,13 @@
 
 #include "core/sharded/linear_attention.hpp"
 #include "tests/core/gated/problems.hpp"
+#include "tests/core/sharded/close.hpp"
 
 namespace causeway::test {
 namespace {
 
 using distributed::cluster;
 using distributed::Cluster;
-
-Sharding on(int shards, const std::string& exchange) {
-    Sharding out;
-    out.shards = shards, out.exchange = exchange;
-    return out;
-}
 
 // With links that take no time the clock has the kernels alone.
 Cluster of_kernels(double start) {

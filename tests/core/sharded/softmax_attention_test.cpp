@@ -18,12 +18,6 @@ Tensor drawn(const Shape& shape, unsigned seed, double spread = 1) {
     return out;
 }
 
-Sharding on(int shards, const std::string& exchange = "auto") {
-    Sharding out;
-    out.shards = shards, out.exchange = exchange;
-    return out;
-}
-
 TEST_CASE("softmax attention and its gradient on several workers", "[sharded][softmax]") {
     for (const Index N : {1, 7, 64, 200})
         for (const int p : {1, 2, 3, 5, 8})

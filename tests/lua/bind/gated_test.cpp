@@ -8,7 +8,7 @@ using causeway::testing::Shell;
 namespace {
 
 // Inputs of two heads of keys with two queries each: N tokens, d_k = 5, d_v = 3.
-const char* const inputs = R"(
+const char* const gated_inputs = R"(
   seed(3)
   N = 20
   q, k, v = randn(2, 4, N, 5), randn(2, 2, N, 5), randn(2, 2, N, 3)
@@ -44,7 +44,7 @@ TEST_CASE("a delta rule whose state outgrows any use says so once", "[lua][gated
 
 TEST_CASE("linear_attention returns the output and the state, the same in every mode", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gated_inputs) == "");
     CHECK(lua("O, S = linear_attention(q, k, v) return O:eltype(), S:eltype(), table.concat({O:size()}, ' '), "
               "table.concat({S:size()}, ' ')") == "Float32 Float32 2 4 20 3 2 2 5 3");
     CHECK(lua("a, s = linear_attention(q, k, v, {update = 'gated_delta', log_decay = g, beta = beta, mode = "
@@ -76,7 +76,7 @@ TEST_CASE("a token of three dimensions beside a state of four is refused with it
 
 TEST_CASE("log_decay and beta given as numbers hold for all tokens and heads", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gated_inputs) == "");
     lua("g, beta = fill(-0.1, 2, 2, N), fill(0.5, 2, 2, N) "
         "tensors, numbers = {update = 'gated_delta', log_decay = g, beta = beta}, "
         "{update = 'gated_delta', log_decay = -0.1, beta = 0.5}");
@@ -115,7 +115,7 @@ TEST_CASE("log_decay and beta given as numbers hold for all tokens and heads", "
 
 TEST_CASE("steps in Lua continue a prompt", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gated_inputs) == "");
     lua(R"(
       options = { update = "gated_delta", log_decay = g, beta = beta }
       whole, last = linear_attention(q, k, v, options)
@@ -144,7 +144,7 @@ TEST_CASE("steps in Lua continue a prompt", "[lua][gated]") {
 
 TEST_CASE("a pool of states in Lua counts its slots from 1", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gated_inputs) == "");
     lua("S = randn(2, 2, 5, 3) pool = fill(0 / 0, 4, 2, 5, 3) pool:set(S(1), 4) pool:set(S(2), 2) "
         "before = pool:copy() o, T = linear_attention(q, k, v, {state = S})");
     CHECK(lua("p, U = linear_attention(q, k, v, {state = pool, state_indices = {4, 2}}) return p == o, U == T, "
@@ -165,7 +165,7 @@ TEST_CASE("a pool of states in Lua counts its slots from 1", "[lua][gated]") {
 
 TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gated_inputs) == "");
     lua("one = {token(q, 1), token(k, 1), token(v, 1), zeros(2, 2, 5, 3)} function step(options) return "
         "linear_attention_step(one[1], one[2], one[3], one[4], options) end");
     const std::string choices = "expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\"";

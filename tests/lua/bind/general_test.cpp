@@ -6,7 +6,7 @@ using causeway::testing::Shell;
 
 namespace {
 
-const char* const inputs = R"(
+const char* const general_inputs = R"(
   seed(5)
   N = 40
   q, k, v = f64(randn(2, 4, N, 5)), f64(randn(2, 2, N, 5)), f64(randn(2, 2, N, 3))
@@ -26,7 +26,7 @@ const char* const inputs = R"(
 
 TEST_CASE("general_linear_attention returns the output and the state, the same in every mode", "[lua][general]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(general_inputs) == "");
     CHECK(lua("O, S = general_linear_attention(q, k, v, o) return O:eltype(), table.concat({O:size()}, ' '), "
               "table.concat({S:size()}, ' ')") == "Float64 2 4 40 3 2 2 5 3");
     CHECK(lua("for _, mode in ipairs{'recurrent', 'parallel'} do "
@@ -56,7 +56,7 @@ TEST_CASE("general_linear_attention returns the output and the state, the same i
 
 TEST_CASE("steps of the general rule in Lua continue a text", "[lua][general]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(general_inputs) == "");
     CHECK(lua(R"(
       local O, last = general_linear_attention(q, k, v, o)
       local S, outputs = zeros(2, 2, 5, 3):f64(), {}
@@ -83,7 +83,7 @@ TEST_CASE("steps of the general rule in Lua continue a text", "[lua][general]") 
 
 TEST_CASE("grad goes through the general rule and its step", "[lua][general]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(general_inputs) == "");
     CHECK(lua(R"(
       local D = f64(randn(2, 4, N, 3))
       local S = f64(randn(2, 2, 5, 3))

@@ -18,7 +18,7 @@ bool on_gpu() {
     return false;
 }
 
-const char* const inputs = R"(
+const char* const gpu_inputs = R"(
   seed(3)
   N = 100
   q, k, v = randn(2, 4, N, 24), randn(2, 4, N, 24), randn(2, 4, N, 16)
@@ -91,7 +91,7 @@ TEST_CASE("Tensors go to the GPU and come back the same", "[lua][gpu]") {
 TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
     if (!on_gpu()) return;
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gpu_inputs) == "");
     CHECK(lua("a, b = both(function(q, k, v) return (causal_linear_attention(q, k, v, {decay = decay})) end, q, k, v) "
               "return a:device(), near(a:cpu(), b)") == "gpu true");
     CHECK(lua("for _, m in ipairs(method_list()) do if m.device[2] then "
@@ -233,7 +233,7 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
 TEST_CASE("Gradients of Lua code with calls on the GPU are those of the CPU", "[lua][gpu]") {
     if (!on_gpu()) return;
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(gpu_inputs) == "");
     REQUIRE(lua(R"(
       params = {q = q, k = k, v = v, g = g, beta = beta}
       function there(x) return x:gpu() end

@@ -7,7 +7,7 @@ using causeway::testing::Shell;
 namespace {
 
 // Two texts of 12 tokens in slots 3 and 1 of a pool of 4, two heads, d_k = 5, d_v = 3; what Float32 states give.
-const char* const inputs = R"(
+const char* const state_pool_inputs = R"(
   seed(5)
   q, k, v = randn(2, 2, 12, 5), randn(2, 2, 12, 5), randn(2, 2, 12, 3)
   k = k / sqrt(sum(pow(k, 2), 4))
@@ -26,7 +26,7 @@ TEST_CASE("a pool of states says what it is", "[lua][gated]") {
     Shell lua;
     CHECK(lua("return state_pool(6, 2, 64, 32)") == "6×2×64×32 StatePool{8 bits, a scale for each slot and head}");
     CHECK(lua("return state_pool(6, 2, 64, 32):bytes(), state_pool(6, 2, 64, 32):size()") == "24624 6 2 64 32");
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(state_pool_inputs) == "");
     CHECK(lua("return near(held, before), equal(pool:states{2, 4}, cat(held({2, 2}), held({4, 4}), 1))") ==
           "true true");
     CHECK(lua("pool:put({2}, ones(1, 2, 5, 3)) return equal(pool:states({2}), ones(1, 2, 5, 3)), "
@@ -35,7 +35,7 @@ TEST_CASE("a pool of states says what it is", "[lua][gated]") {
 
 TEST_CASE("calls start from the slots of a pool in 8 bits, and end there when asked to", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(state_pool_inputs) == "");
     CHECK(lua("want, last = linear_attention(q, k, v, {state = own}) "
               "got, final = linear_attention(q, k, v, {state = pool, state_indices = slots}) "
               "return equal(got, want), equal(final, last), equal(pool:states(), held)") == "true true true");
@@ -59,7 +59,7 @@ TEST_CASE("calls start from the slots of a pool in 8 bits, and end there when as
 
 TEST_CASE("what does not fit a pool of states is refused by name", "[lua][gated]") {
     Shell lua;
-    REQUIRE(lua(inputs) == "");
+    REQUIRE(lua(state_pool_inputs) == "");
     const auto ends = [&](const std::string& code, const std::string& sentence) {
         INFO(code);
         CHECK_THAT(lua(code), causeway::test::contains_text(sentence));

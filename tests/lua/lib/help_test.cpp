@@ -24,6 +24,7 @@
 
 using namespace causeway;
 using namespace causeway::lua;
+using causeway::testing::contains;
 using causeway::testing::squeezed;
 using causeway::testing::TemporaryFolder;
 
@@ -110,8 +111,6 @@ private:
     Silent silent_;
     State L_;
 };
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 // What a registry says of one of its entries stands on the page of its name.
 template <class Entry>

@@ -5,17 +5,15 @@
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 #include "tests/lua/width.hpp"
 
+using causeway::testing::contains;
 using causeway::testing::Shell;
 using causeway::testing::too_wide;
 
-namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("a plot is text, SVG, PNG and PDF", "[lua][plot]") {
     Shell lua;

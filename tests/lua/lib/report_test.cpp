@@ -2,15 +2,11 @@
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/lua/program.hpp"
 #include "tests/lua/shell.hpp"
 
+using causeway::testing::contains;
 using causeway::testing::Shell;
-
-namespace {
-
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-}  // namespace
 
 TEST_CASE("a report stands alone", "[lua][report]") {
     Shell lua;

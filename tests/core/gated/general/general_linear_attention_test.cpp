@@ -12,8 +12,6 @@ using causeway::testing::message_of;
 
 namespace {
 
-const std::vector<std::string> modes{"recurrent", "chunkwise", "parallel"};
-
 // Tokens [from, to) of a tensor [b, h, N] or [b, h, N, width].
 Tensor some_tokens(const Tensor& A, Index from, Index to) {
     Shape shape = A.shape();
