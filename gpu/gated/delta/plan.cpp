@@ -13,11 +13,16 @@ namespace {
 
 using std::int64_t;
 
-// In units of the time of one chunk with outputs: a chunk without them (measured: 0.7 without gates and 0.9 with slow
-// ones, docs/kernels/delta.md), what a thread block needs to start, a guess of how many chunks gates reach back, and a
-// step of the scan.
-constexpr double replay_cost = 0.7, start_cost = 3, expected_reach = 4, scan_cost = 0.8;
+// In units of the time of one chunk with outputs, 2.65 µs (docs/kernels/delta.md): a chunk without them, what a thread
+// block needs to start, a guess of how many chunks gates reach back, a step of the scan, and what the launches for maps
+// take besides.
+constexpr double replay_cost = 0.7, start_cost = 3, expected_reach = 4, scan_cost = 2.2, launch_cost = 8;
+// Which heads forget is known on the device alone: how likely it is that all do.
+constexpr double all_forget = 0.75;
 constexpr int max_finer = 4;
+// A sequence of so many chunks is one split. Few heads of one such call would gain up to 25 µs by more, which packed
+// sequences pay for again and again: eight of 1024 tokens with 32 heads took 0.25 ms, and take 0.12.
+constexpr int64_t undivided = 16;
 
 // A group of packed sequences ends before its workspace has more bytes, or its launches more thread blocks.
 constexpr std::size_t most_bytes = std::size_t{1} << 28;
@@ -30,7 +35,7 @@ double time_of_maps(const Blocks& p, int64_t n, int splits, int finer, int64_t s
     const int64_t parts = int64_t{splits - 1} * finer,
                   blocks = p.state_heads * (parts * p.column_blocks + (parts - 1) * p.identity_blocks);
     const double length = static_cast<double>(ceil_div(n, splits)) / finer;
-    return static_cast<double>(ceil_div(blocks, at_once)) * (replay_cost * length + start_cost) +
+    return launch_cost + static_cast<double>(ceil_div(blocks, at_once)) * (replay_cost * length + start_cost) +
            static_cast<double>(ceil_div(scan_blocks, at_once) * (parts - 1)) * scan_cost;
 }
 
@@ -48,7 +53,8 @@ Blocks blocks_of(const GatedArgs& a) {
 // Of a sequence of n chunks; fixed: into splits at fixed places.
 Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
     if (fixed) return {static_cast<int>(ceil_div(n, fixed_chunks)), 1};
-    const int64_t blocks = p.batch_heads * p.column_blocks;
+    if (n <= undivided) return {1, 1};
+    const int64_t blocks = p.batch_heads * p.column_blocks, scan_blocks = p.state_heads * ceil_div(a.dv, scan_columns);
     const int at_once = device().multiprocessors;
     double best = INFINITY;
     Cut cut;
@@ -60,15 +66,14 @@ Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
          ++splits) {
         const auto waves = static_cast<double>(ceil_div(blocks * splits, at_once));
         const double outputs = waves * (static_cast<double>(ceil_div(n, splits)) + start_cost);
-        // Which heads forget is known on the device alone; most do.
-        if (splits == 1 || a.gates > 0) {
-            consider(splits, 1, outputs + (splits > 1 ? waves * expected_reach * replay_cost : 0));
-            continue;
-        }
-        for (int finer = 1; finer <= std::min<int64_t>(max_finer, n / splits); ++finer)
-            consider(
-                splits, finer,
-                outputs + time_of_maps(p, n, splits, finer, p.state_heads * ceil_div(a.dv, scan_columns), at_once));
+        const auto maps = [&](int finer) { return time_of_maps(p, n, splits, finer, scan_blocks, at_once); };
+        if (splits == 1) consider(1, 1, outputs);
+        else if (a.gates > 0)
+            consider(splits, 1,
+                     outputs + all_forget * waves * expected_reach * replay_cost + (1 - all_forget) * maps(1));
+        else
+            for (int finer = 1; finer <= std::min<int64_t>(max_finer, n / splits); ++finer)
+                consider(splits, finer, outputs + maps(finer));
     }
     return cut;
 }

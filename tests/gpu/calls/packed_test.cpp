@@ -220,28 +220,30 @@ TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {
 TEST_CASE("packed sequences whose maps need more than one group of launches", "[gpu][gpu-packed]") {
     if (!on_hopper()) return;
     const Poison poison;
-    constexpr Index sequences = 160, each = 641, H = 4, d = 128, N = sequences * each;
+    constexpr Index sequences = 160, each = 1089, H = 4, d = 128, N = sequences * each;
     const auto drawn = [&](std::uint64_t seed) {
         gpu::Tensor x(DType::bf16, {1, H, N, d});
         gpu::fill_normal(x.data(), x.type(), static_cast<std::size_t>(x.size()), seed, 0.09, nullptr);
         return x;
     };
     const gpu::Tensor q = drawn(1), k = drawn(2), v = drawn(3);
-    const Tensor beta = Tensor::full(DType::f32, {1, H, N}, 0.7);
+    // Gates that never forget: every head takes the maps.
+    const Tensor beta = Tensor::full(DType::f32, {1, H, N}, 0.7), log_decay = Tensor::zeros(DType::f32, {1, H, N});
     gpu::LinearOptions o;
-    o.update = "delta", o.beta = gpu::Tensor(beta);
+    o.update = "gated_delta", o.beta = gpu::Tensor(beta), o.log_decay = gpu::Tensor(log_decay);
     o.cu_seqlens = offsets_of(std::vector<Index>(sequences, each));
     gpu::GatedArgs a;
-    a.H = H, a.N = N, a.dk = a.dv = d;
+    a.H = H, a.N = N, a.dk = a.dv = d, a.gates = 1;
     float some = 0;
-    a.beta = &some, a.state = &some;
+    a.g = a.beta = &some, a.state = &some;
     CHECK(gpu::gated_delta::packed_plan_of(a, {o.cu_seqlens.data(), sequences}).groups.size() > 1);
     const gpu::LinearResult got = gpu::linear_attention(q, k, v, o);
     const Tensor O = got.O.cpu(), state = got.state.cpu(), Q = q.cpu(), K = k.cpu(), V = v.cpu();
     for (const Index i : {Index{0}, Index{1}, Index{80}, Index{120}, sequences - 1}) {
         const auto alone_of = [&](const Tensor& x) { return gpu::Tensor(tokens(x, i * each, (i + 1) * each)); };
         gpu::LinearOptions one = o;
-        one.cu_seqlens.clear(), one.beta = gpu::Tensor(tokens(beta, 0, each));
+        one.cu_seqlens.clear(), one.beta = gpu::Tensor(tokens(beta, 0, each)),
+                                one.log_decay = gpu::Tensor(tokens(log_decay, 0, each));
         const gpu::LinearResult alone = gpu::linear_attention(alone_of(Q), alone_of(K), alone_of(V), one);
         CHECK(same_bits(tokens(O, i * each, (i + 1) * each), alone.O.cpu()));
         CHECK(same_bits(slice(state, 0, i, i + 1), alone.state.cpu()));
