@@ -101,7 +101,10 @@ std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const st
     own.reset();
     const std::vector<LayerInfo> infos = own.layers();
     std::vector<LayerError> out;
-    for (const Index layer : layers) {
+    std::vector<Index> wanted_layers = layers;
+    for (Index layer = 1; layers.empty() && layer <= static_cast<Index>(infos.size()); ++layer)
+        wanted_layers.push_back(layer);
+    for (const Index layer : wanted_layers) {
         const auto x = own.capture(ids, layer, {"q", "k", "v", "output"});
         const LayerInfo& info = infos[static_cast<std::size_t>(layer - 1)];
         if (info.attention.rfind("softmax", 0) != 0)

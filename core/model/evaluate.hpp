@@ -43,9 +43,9 @@ struct LayerError {
     LowRankError scores;  // of all heads as one block-diagonal matrix, with the errors of the output
     double output = 0;    // |õ − o|_F / |o|_F of the replaced attention, as the layer computes it
 };
-// For a factorisation in place of layers of softmax attention, each with the inputs it has in the model without
-// replacements; lowrank_error's `tolerance` is that of operator norms. O(N²) a head. Throws Error for a layer without
-// scores and a name that is no factorisation.
+// For a factorisation in place of layers of softmax attention (none named: all), each with the inputs it has in the
+// model without replacements; lowrank_error's `tolerance` is that of operator norms. O(N²) a head. Throws Error for a
+// layer without scores and a name that is no factorisation.
 std::vector<LayerError> swap_errors(const Model&, const Ids& ids, const std::vector<Index>& layers,
                                     const std::string& with, const SwapOptions& = {}, double tolerance = 1e-3);
 

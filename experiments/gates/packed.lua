@@ -8,7 +8,8 @@
 --   --call linear_attention             or causal_linear_attention, whose method is --method, or softmax_attention
 --   --update gated_delta                linear, gated, delta or gated_delta, of linear_attention
 --   --method block-based
---   --device cpu                      or gpu, in the type --type: f32, f16 or bf16
+--   --device cpu                        or gpu
+--   --type f32                          f16 or bf16
 --   --seed 1
 local options = dofile((arg[0]:match("^(.*)/[^/]*$") or ".") .. "/../lib/arguments.lua")(arg, {
   tokens = 8192, heads = 8, d = 64, sequences = { 1, 8, 1000 }, call = "linear_attention", update = "",

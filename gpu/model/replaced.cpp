@@ -20,8 +20,6 @@ DType dtype_of(Type type) {
     return type == Type::Float32 ? DType::f32 : type == Type::BFloat16 ? DType::bf16 : DType::f16;
 }
 
-std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 void* behind(void* data, std::int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
 // Places heads of any width, in pieces that place_heads() takes; nothing is turned or normed.

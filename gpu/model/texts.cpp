@@ -33,8 +33,6 @@ constexpr std::int64_t least_room = 256;   // tokens that a cache has room for b
 constexpr std::int64_t rows_of_logits = 256;
 constexpr const char* running = "running a model";
 
-std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
-
 template <class T>
 T* behind(void* data, std::int64_t bytes) {
     return reinterpret_cast<T*>(static_cast<char*>(data) + bytes);

@@ -15,6 +15,8 @@
 
 namespace causeway::gpu::models {
 
+inline std::size_t count(std::int64_t n) { return static_cast<std::size_t>(n); }
+
 // What a layer keeps: keys and values [batch, key heads, capacity, width], or the state of each part of the keys and
 // each part of the values, Float32 [batch, heads, keys, values]. Where its attention is replaced, keys and values, and,
 // where the replacement looks at them all, queries [batch, heads, capacity, width].

@@ -235,7 +235,10 @@ called("f32", "float float32")
 written("astype to_dtype", "astype(x, type) is f64(x), f32(x), f16(x) or bf16(x)", "f32")
 called("f16", "half float16")
 called("bf16", "bfloat16")
-called("cat", "concat concatenate vcat hcat vstack hstack stack")
+called("cat", "concat concatenate vcat hcat vstack hstack")
+near("cat", "stack",
+  "It joins along a dimension that there is already: reshape(x, 1, n) gives a vector one more, and cat along 1 then "
+  .. "stacks them.")
 written("transpose mt adjoint", "A:t() transposes the last two dimensions, permutedims(A, 2, 1) any", "t")
 called("permutedims", "permute swapaxes moveaxis rearrange")
 written("open fopen",

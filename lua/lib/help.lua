@@ -427,8 +427,7 @@ local function misplaced(name, known)
   end
   local update = updates[name] and name or updates[causeway._called_here(name)] and causeway._called_here(name)
   if known.vanilla and known.fleet and update then
-    return string.format('it is an update: linear_attention(q, k, v, {update = "%s", ...}), timed by btime(function() '
-      .. "return linear_attention(...) end)", update)
+    return string.format('it is an update: linear_attention(q, k, v, {update = "%s", ...})', update)
   end
   if known.grid and known.run and (#name < 3 or not causeway._closest(plain(name), names(known))) then
     return string.format("a list of values stands in grid: grid = {%s = {...}}", name)

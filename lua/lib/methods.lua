@@ -37,8 +37,9 @@ causeway._as_table(Methods)
 --- Prints every method of causal linear attention and returns the list, as method_list() does.
 function causeway.methods(...)
   if select("#", ...) > 0 then
-    causeway._raise("methods: " .. causeway._noun((...)) .. ", expected nothing: it lists all of them, and ?NAME is "
-      .. "the page of one")
+    local given = (...)
+    local told = type(given) == "string" and given or causeway._noun(given)
+    causeway._raise("methods: " .. told .. ", expected nothing: it lists all of them, and ?NAME is the page of one")
   end
   local list = setmetatable(causeway.method_list(), Methods)
   causeway._show(list)

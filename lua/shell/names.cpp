@@ -26,6 +26,25 @@ void take_names(lua_State* L, std::vector<std::string>& names) {
     lua_pop(L, 1);
 }
 
+// A global as it was set: a metatable of _G, which may throw, is not asked.
+void push_global(lua_State* L, std::string_view name) {
+    lua_pushglobaltable(L);
+    push_text(L, name);
+    lua_rawget(L, -2);
+    lua_remove(L, -2);
+}
+
+// Whether a global of that name was set, or the library has it.
+bool is_known(lua_State* L, std::string_view name) {
+    push_global(L, name);
+    push_causeway(L);
+    push_text(L, name);
+    lua_rawget(L, -2);
+    const bool known = !lua_isnil(L, -1) || !lua_isnil(L, -3);
+    lua_pop(L, 3);
+    return known;
+}
+
 std::vector<std::string> global_names(lua_State* L) {
     std::vector<std::string> names;
     luaL_checkstack(L, 8, "no room for the names");
@@ -258,11 +277,10 @@ std::vector<Undefined> undefined_names(lua_State* L, const std::string& source, 
     luaL_getsubtable(L, LUA_REGISTRYINDEX, assigned_key);
     for (const std::size_t i : read) {
         const std::string name(word(i));
-        lua_getglobal(L, name.c_str());
-        lua_getfield(L, -2, name.c_str());
-        const bool known = !lua_isnil(L, -1) || !lua_isnil(L, -2) || given.count(name) != 0;
-        lua_pop(L, 2);
-        if (known || !seen.insert(name).second) continue;
+        lua_getfield(L, -1, name.c_str());
+        const bool assigned = !lua_isnil(L, -1);
+        lua_pop(L, 1);
+        if (assigned || given.count(name) != 0 || is_known(L, name) || !seen.insert(name).second) continue;
         const bool option =
             is(i - 1, {"="}) && is(i - 3, {"{", ","}) && is(i + 1, {",", "}"}) && constant_like(name).empty();
         found.push_back({name, option ? std::string(word(i - 2)) : ""});
@@ -375,7 +393,7 @@ bool size_is_the_librarys(lua_State* L, const Words& words) {
 std::vector<std::string> notes_on_places(lua_State* L, const std::string& source) {
     const Words words(source);
     for (std::size_t i = 0; i < words.tokens.size(); ++i) {
-        lua_getglobal(L, std::string(words[i]).c_str());
+        push_global(L, words[i]);
         const bool text = words.is_name(i) && lua_type(L, -1) == LUA_TSTRING;
         lua_pop(L, 1);
         if (text && words[i - 1] != "." && words[i + 1] == "[")
@@ -386,7 +404,7 @@ std::vector<std::string> notes_on_places(lua_State* L, const std::string& source
         if (!first) continue;
         const std::string name(words[i]);
         bool list = false;
-        lua_getglobal(L, name.c_str());
+        push_global(L, name);
         if (lua_istable(L, -1) && lua_rawlen(L, -1) > 0) {
             list = lua_rawgeti(L, -1, 0) == LUA_TNIL;
             lua_pop(L, 1);
@@ -403,7 +421,7 @@ std::vector<std::string> notes_on_types(lua_State* L, const std::string& source)
                       (words[4].empty() || words[4] == ";");
     if (!asks) return {};
     const std::string name(words[2]);
-    lua_getglobal(L, name.c_str());
+    push_global(L, name);
     const bool tensor = is_tensor(L, -1);
     lua_pop(L, 1);
     if (!tensor) return {};

@@ -118,7 +118,7 @@ TEST_CASE("the general rule on the GPU: the gated delta rule is one", "[gpu][gpu
         general.options.state = in.options.state;
         const OnGpu call(general, DType::f32);
         const LinearResult want = oracle(in);
-        for (const std::string mode : modes) {
+        for (const std::string mode : general::modes) {
             CAPTURE(channels, mode);
             const gpu::LinearResult got = call.run(mode);
             check_near(got.O.cpu(), want.O, 4e-6, "O");
@@ -144,7 +144,7 @@ TEST_CASE("the general rule on the GPU: packed sequences have the bits of separa
                 Tensor states(DType::f64, {n, 2, 40, 36});
                 for (Index i = 0; i < states.size(); ++i) states.set(i, static_cast<float>(normal(generator)));
                 call.in.options.state = states;
-                for (const std::string mode : modes) {
+                for (const std::string mode : general::modes) {
                     call.in.options.cu_seqlens = offsets;
                     const gpu::LinearResult got = call.run(mode);
                     const Tensor O = got.O.cpu(), state = got.state.cpu();
@@ -170,7 +170,7 @@ TEST_CASE("the general rule on the GPU: what goes on from a checkpoint has the b
     for (const GeneralCase& c : each_kind({.heads = 2, .group = 2, .N = 131, .dk = 12, .dv = 21, .seed = 900})) {
         for (const Index every : {7, 32, 131, 500}) {
             for (const DType type : {DType::f32, DType::bf16}) {
-                for (const std::string mode : modes) {
+                for (const std::string mode : general::modes) {
                     CAPTURE(c, every, name(type), mode);
                     OnGpu call(general_inputs(c), type);
                     call.in.options.checkpoint_every = every;
@@ -193,7 +193,7 @@ TEST_CASE("the general rule on the GPU: slots of a pool, in place", "[gpu][gpu-g
     if (!on_gpu()) return;
     const Poison poison;
     const GeneralCase c{.batch = 2, .heads = 2, .N = 50, .dk = 9, .dv = 18, .seed = 950};
-    for (const std::string mode : modes) {
+    for (const std::string mode : general::modes) {
         for (const DType pool_type : {DType::f32, DType::bf16}) {
             CAPTURE(mode, name(pool_type));
             OnGpu call(general_inputs(c), DType::f32);
@@ -258,7 +258,7 @@ TEST_CASE("the general rule on the GPU: no bit depends on later tokens, N, the b
         for (const GeneralCase& c :
              each_kind({.batch = 2, .heads = 20, .N = 301, .dk = dk, .dv = 40, .seed = ++seed})) {
             for (const DType type : {DType::f32, DType::bf16}) {
-                for (const std::string mode : modes) {
+                for (const std::string mode : general::modes) {
                     CAPTURE(c, name(type), mode);
                     const OnGpu call(general_inputs(c), type);
                     const gpu::LinearResult all = call.run(mode);
@@ -285,7 +285,7 @@ TEST_CASE("the general rule on the GPU: no bit depends on later tokens, N, the b
 
 TEST_CASE("the general rule on the GPU: nothing to do, and what is refused", "[gpu][gpu-general]") {
     if (!on_gpu()) return;
-    for (const std::string mode : modes) {
+    for (const std::string mode : general::modes) {
         const OnGpu empty(general_inputs({.heads = 2, .N = 0, .dk = 8, .dv = 4}), DType::f32);
         const gpu::LinearResult got = empty.run(mode);
         CHECK(got.O.shape() == Shape({1, 2, 0, 4}));

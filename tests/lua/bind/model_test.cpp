@@ -252,8 +252,8 @@ TEST_CASE("what cannot stand in the place of attention is refused", "[lua][model
         "scale) (did you mean \"favor+\"?)");
     CHECK(lua("m:attention{with = 'performer'}").find("(it is called \"favor+\" here, see ?performer)") !=
           std::string::npos);
-    CHECK(lua("m:attention{with = 'flash', options = {rank = 3}}")
-              .starts_with("user:1: attention: unknown option \"rank\", expected one of "));
+    CHECK(lua("m:attention{with = 'flash', options = {rank = 3}}") ==
+          "user:1: attention: unknown option \"rank\" (see ?rank)");
     CHECK(lua("m:attention{with = 'favor+', options = {rnk = 3}}") ==
           "user:1: attention: unknown option \"rnk\" (did you mean \"rank\"?)");
     CHECK(lua("m:attention{with = print, options = {}}") ==
@@ -275,6 +275,7 @@ TEST_CASE("errors of a factorisation stay within the bound, layer by layer", "[l
               "16}} local later = m:predict(heldout:sub(1, 60)) m:reset() return "
               "math.abs(e.before.bits - now.bits) < 1e-3, math.abs(e.after.bits - later.bits) < 1e-3") == "true true");
     CHECK(lua("return tostring(e):find('nystrom') ~= nil, e:markdown():find('|') ~= nil") == "true true");
+    CHECK(lua("return #m:attention_errors(heldout:sub(1, 60), {with = 'nystrom', options = {rank = 16}})") == "6");
     CHECK(lua("m:attention_errors('abc')") == "user:1: with: nothing, expected the name of a factorisation");
 }
 

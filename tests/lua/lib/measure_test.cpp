@@ -275,7 +275,7 @@ TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
     CHECK(lua("benchmark_method('fleat')") ==
           "user:1: benchmark_method: method: unknown name \"fleat\" (did you mean \"fleet\"?)");
     CHECK(lua("benchmark_method('fleet', {length = {8}})") ==
-          "user:1: benchmark_method: unknown option \"length\" (did you mean \"lengths\"?)");
+          "user:1: benchmark_method: unknown option \"length\" (it is called \"lengths\" here, see ?lengths)");
     CHECK(lua("benchmark_method('fleet', {lengths = {0}})") ==
           "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
 }
