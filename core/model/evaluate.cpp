@@ -7,6 +7,7 @@
 #include "core/base/text.hpp"
 #include "core/lowrank/lowrank.hpp"
 #include "core/model/sample.hpp"
+#include "core/model/swap.hpp"
 
 namespace causeway::model {
 Prediction predict(const Model& model, const Ids& ids, const RunOptions& options) {
@@ -101,12 +102,10 @@ std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const st
     own.reset();
     const std::vector<LayerInfo> infos = own.layers();
     std::vector<LayerError> out;
-    std::vector<Index> wanted_layers = layers;
-    for (Index layer = 1; layers.empty() && layer <= static_cast<Index>(infos.size()); ++layer)
-        wanted_layers.push_back(layer);
-    for (const Index layer : wanted_layers) {
+    for (const std::size_t place : places(layers, std::ssize(infos))) {
+        const Index layer = static_cast<Index>(place) + 1;
         const auto x = own.capture(ids, layer, {"q", "k", "v", "output"});
-        const LayerInfo& info = infos[static_cast<std::size_t>(layer - 1)];
+        const LayerInfo& info = infos[place];
         if (info.attention.rfind("softmax", 0) != 0)
             fail("layers: layer ", layer, " has ", info.attention, ", expected softmax attention");
         const Index times = info.heads / info.key_heads;

@@ -7,9 +7,7 @@
 #include "core/model/sample.hpp"
 
 namespace causeway::model {
-namespace {
 
-// Layers from 1 as places; none: all of them.
 std::vector<std::size_t> places(const std::vector<Index>& layers, Index count) {
     std::vector<std::size_t> out;
     for (const Index l : layers) {
@@ -19,6 +17,8 @@ std::vector<std::size_t> places(const std::vector<Index>& layers, Index count) {
     for (Index l = 0; layers.empty() && l < count; ++l) out.push_back(static_cast<std::size_t>(l));
     return out;
 }
+
+namespace {
 
 Ids joined(const std::vector<Ids>& texts) {
     Ids all;

@@ -71,4 +71,7 @@ struct Swap {
 };
 using Swaps = std::vector<Swap>;  // one a layer
 
+// Layers from 1 as places in a model of `count`; none: all of them. Throws Error for one that there is not.
+std::vector<std::size_t> places(const std::vector<Index>& layers, Index count);
+
 }  // namespace causeway::model
