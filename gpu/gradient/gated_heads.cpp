@@ -20,7 +20,7 @@ constexpr const char* name = "gated_gradient";
 // States of a block of columns, of all heads together, of a part; and with how many all chunks are one part, which has
 // as much room then, since it has one place and not two.
 constexpr int64_t tiles_of_part = 512, tiles_of_whole = 2 * tiles_of_part;
-constexpr int64_t rounds = 2;  // what is prepared of the second one is prepared beside the first sweep
+constexpr int64_t rounds = 2;
 
 // Where 64 columns of each token lie between the kernels.
 struct Square {
@@ -28,27 +28,40 @@ struct Square {
     bool in_workspace = false;
 };
 
+// Into how many splits a head is cut: as many as let the sweeps over all heads have half of the multiprocessors, of 32
+// chunks at least. Every split is gone through twice, so that two of them save nothing.
+int64_t splits_of(int64_t chunks, int64_t sweeps) {
+    constexpr int64_t min_chunks = 32, min_splits = 3;
+    const int64_t splits = std::min(device().multiprocessors / 2 / std::max<int64_t>(sweeps, 1), chunks / min_chunks);
+    return splits < min_splits ? 1 : splits;
+}
+
 // How many chunks are taken at once, and what lies where in the workspace.
 struct Plan {
     gated::Call call;
-    int64_t chunks, each, parts;  // each: of a part
     int blocks;
+    int64_t splits, all_splits;   // of a head, of all heads
+    int64_t chunks, each, parts;  // of a split; each: of a part
     int64_t state, raw;
     std::size_t bytes = 0;
     std::size_t not_finite, given, walks;  // `walks`: where what follows lies, which the walk token by token takes anew
     std::size_t boundaries, between, gates, S[2], E[2];
+    std::size_t S_behind, E_before, A;  // of splits
     Square W, P, U;
     int64_t segment, segments;  // of that walk
 
     explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), blocks(call.dv > columns ? 2 : 1) {
-        chunks = (call.N + C - 1) / C;
+        const int64_t all_chunks = (call.N + C - 1) / C;
+        splits = splits_of(all_chunks, call.all_heads * blocks);
+        all_splits = call.all_heads * splits;
+        chunks = (all_chunks + splits - 1) / splits;
         const auto balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(chunks) / 4));
-        each = std::max({tiles_of_part / blocks / std::max<int64_t>(call.all_heads, 1), balanced, int64_t{2}});
-        if (chunks * blocks * call.all_heads <= tiles_of_whole) each = std::max(each, chunks);
+        each = std::max({tiles_of_part / blocks / std::max<int64_t>(all_splits, 1), balanced, int64_t{2}});
+        if (chunks * blocks * all_splits <= tiles_of_whole) each = std::max(each, chunks);
         parts = (chunks + each - 1) / each;
         state = call.all_heads * call.dk * call.dv;
-        raw = call.all_heads * blocks * raw_floats;
-        const int64_t tiles = call.all_heads * std::min(each, chunks);
+        raw = all_splits * blocks * raw_floats;
+        const int64_t tiles = all_splits * std::min(each, chunks);
         const auto take = [&](int64_t n) {
             const std::size_t at = bytes;
             bytes += static_cast<std::size_t>((n + 1023) / 1024 * 1024);
@@ -60,13 +73,16 @@ struct Plan {
         not_finite = take(4);
         given = take(state * 4);
         walks = bytes;
-        boundaries = take(std::max<int64_t>(parts - 1, 0) * call.all_heads * blocks * raw_words * 4);
+        boundaries = take(std::max<int64_t>(parts - 1, 0) * all_splits * blocks * raw_words * 4);
         between = take(raw * 4);
-        gates = take(call.all_heads * chunks * gates_bytes);
+        gates = take(all_splits * chunks * gates_bytes);
         for (int i = 0; i < 2; ++i) {
             S[i] = take(i < parts ? tiles * blocks * state_bytes : 0);
             E[i] = take(i < parts ? tiles * blocks * state_bytes : 0);
         }
+        const int64_t of_splits = splits > 1 ? all_splits * 4 : 0, R = call.dk > 64 ? 128 : 64;
+        S_behind = take(of_splits * call.dk * call.dv), E_before = take(of_splits * call.dk * call.dv);
+        A = take(of_splits * R * R);
         U = square(U_in_dq(), columns * blocks);
         W = square(W_in_dk(), C);
         P = square(P_in_dk() || P_in_dv(), C);
@@ -121,9 +137,19 @@ Part part_of(const Plan& plan, const Part& all, unsigned char* workspace, int64_
     return p;
 }
 
+// Splits as maps of the state, and the states between them: then each is walked over as a head by itself would be.
+void run_maps(const Maps& maps, Part p, cudaStream_t stream) {
+    launch_forward_maps(maps, p, stream);
+    p.beside = true;
+    launch_backward_maps(maps, p, stream);
+    p.beside = false;
+    launch_scan(p, stream);
+}
+
 // All chunks as one part: the sweep over E needs nothing of that over S, and runs beside it.
 void run_whole(const Maps& maps, Part p, cudaStream_t stream) {
     launch_prepare(maps, p, stream);
+    if (p.splits > 1) run_maps(maps, p, stream);
     launch_forward(maps, p, stream);
     p.beside = true;
     launch_backward(maps, p, stream);
@@ -131,8 +157,15 @@ void run_whole(const Maps& maps, Part p, cudaStream_t stream) {
     launch_finish(maps, p, stream);
 }
 
-void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned char* workspace, cudaStream_t stream) {
-    // What is prepared of the next chunks is prepared beside the sweep over these.
+// What needs no gradient of the state, in two rounds: what is prepared of the second one is prepared beside the sweep
+// over the first one.
+void sweep_forwards(const Maps& maps, const Plan& plan, const Part& all, cudaStream_t stream) {
+    if (plan.splits > 1) {
+        const Part p = chunks_of(plan, all, 0, plan.chunks);
+        launch_prepare(maps, p, stream);
+        run_maps(maps, p, stream);
+        return launch_forward(maps, p, stream);
+    }
     const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.each - 1) / plan.each * plan.each;
     for (int64_t first = 0; first < plan.chunks; first += round) {
         Part p = chunks_of(plan, all, first, round);
@@ -143,6 +176,10 @@ void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned cha
         p.beside = true;
         launch_prepare(maps, p, stream);
     }
+}
+
+void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned char* workspace, cudaStream_t stream) {
+    sweep_forwards(maps, plan, all, stream);
     const auto finish = [&](int64_t i, bool is_beside) {
         Part p = part_of(plan, all, workspace, i);
         p.beside = is_beside;
@@ -150,7 +187,7 @@ void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned cha
     };
     // A part is finished beside the sweeps over the one before it. Sweeps that take most of the device would leave no
     // room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones begin first.
-    const bool finish_first = 2 * plan.call.all_heads * plan.blocks > device().multiprocessors * 3 / 4;
+    const bool finish_first = 2 * plan.all_splits * plan.blocks > device().multiprocessors * 3 / 4;
     for (int64_t i = plan.parts - 1; i >= 0; --i) {
         const bool more = i + 1 < plan.parts;
         if (more && finish_first) finish(i + 1, false);
@@ -201,7 +238,9 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     Part all{};
     all.call = plan.call;
     all.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
-    all.all_chunks = static_cast<int>(plan.chunks), all.blocks = plan.blocks;
+    all.split_chunks = static_cast<int>(plan.chunks), all.splits = static_cast<int>(plan.splits),
+    all.blocks = plan.blocks;
+    all.S_behind = floats(plan.S_behind), all.E_before = floats(plan.E_before), all.A = floats(plan.A);
     const auto step = [](Strides s) { return s.head == 0 ? 0 : 1; };
     all.q_step = step(in.q_stride), all.k_step = step(in.k_stride), all.v_step = step(in.v_stride),
     all.dO_step = step(in.o_stride);

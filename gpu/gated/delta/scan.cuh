@@ -1,23 +1,18 @@
 // The states between the parts of a sequence, from the maps of the parts: a scan over S ↦ A S + B in Float32.
 #pragma once
 
+#include "gpu/gated/delta/affine.cuh"
 #include "gpu/gated/delta/work.cuh"
-#include "gpu/kit/async_copy.cuh"
 #include "gpu/kit/limits.hpp"
 #include "gpu/kit/ptx.cuh"
 #include "gpu/kit/warp.cuh"
 
 namespace causeway::gpu::gated_delta {
 
-constexpr int scan_threads = 256, scan_rows = 128, thread_columns = 8;
-static_assert(scan_threads / scan_rows * thread_columns == scan_columns);
-
-// R: columns of A, 64 or 128. Rows of A are four words further apart than they are wide, so that eight lanes that read
-// 16 bytes of a row each meet in different banks.
+// R: columns of A, 64 or 128.
 template <int R>
 struct ScanShared {
-    float A[2][R][R + 4];
-    float S[R][scan_columns];
+    AffineShared<R> map;
     float sums[scan_threads / 32];
 };
 
@@ -56,15 +51,7 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
               own = static_cast<int>(threadIdx.x) / scan_rows * thread_columns,
               first = static_cast<int>(blockIdx.x % blocks) * scan_columns + own;
     const bool real = row < work.dk;
-    const auto load = [&](uint32_t part) {
-        const float* const A = sequence.A_of(part, kv_bh);
-        for (int i = threadIdx.x; i < R * R / 4; i += scan_threads) {
-            const int r = i / (R / 4), c = i % (R / 4) * 4;
-            const bool inside = r < work.dk;
-            cp_async<16>(&s.A[part % 2][r][c], inside ? A + r * R + c : A, inside);
-        }
-        cp_async_commit();
-    };
+    const auto load = [&](uint32_t part) { load_matrix(s.map, part % 2, sequence.A_of(part, kv_bh), work.dk); };
     float x[thread_columns];
     const auto each = [&](uint32_t part, auto&& f) {
         float* const at = sequence.B_of(part, kv_bh) + int64_t{row} * work.dv + first;
@@ -78,10 +65,7 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
     if constexpr (delta) load(1);
     for (uint32_t part = 1; part < sequence.parts(); ++part) {
         if constexpr (delta) {
-            if (row < R) {
-#pragma unroll
-                for (int c = 0; c < thread_columns; ++c) s.S[row][own + c] = x[c], x[c] = 0;
-            }
+            put_rows(s.map, row, own, x);
             if (part + 1 < sequence.parts()) {
                 load(part + 1);
                 cp_async_wait<1>();
@@ -89,19 +73,7 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
                 cp_async_wait<0>();
             }
             __syncthreads();
-            if (row < R) {
-                const auto& A = s.A[part % 2][row];
-#pragma unroll 4
-                for (int j = 0; j < R; j += 4) {
-                    const float4 a4 = *reinterpret_cast<const float4*>(&A[j]);
-                    const float a[4] = {a4.x, a4.y, a4.z, a4.w};
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                        for (int c = 0; c < thread_columns; ++c) x[c] = fmaf(a[i], s.S[j + i][own + c], x[c]);
-                    }
-                }
-            }
+            add_product(x, s.map, part % 2, row, own);
             __syncthreads();
         } else {
             const float a = gates_of(sequence, kv_bh, part, s.sums);

@@ -30,12 +30,12 @@ struct Again {
     // Chunk n of the part, by one thread.
     __device__ __forceinline__ void load(int n) const {
         const uint32_t to = ptx::shared_address(&s.stage[n % again_stages]), bar = full(n);
-        const int token = (p.first + n) * C;
+        const int token = at.token(n);
         ptx::mbarrier_arrive_expect_tx(bar, 3 * tile_bytes + gates_bytes);
         for (int i = 0; i < 2; ++i)
             ptx::tma_load(to + i * tile_bytes, maps.k, bar, 64 * i, token, at.h * p.k_step, at.b, ptx::evict_normal);
         ptx::tma_load(to + offsetof(Stage, U), maps.U, bar, columns * at.block, token, at.h, at.b, ptx::evict_normal);
-        ptx::bulk_load(to + offsetof(Stage, gates), gates_of(p, at, n), gates_bytes, bar);
+        ptx::bulk_load(to + offsetof(Stage, gates), at.gates(p, n), gates_bytes, bar);
     }
     // The state before chunk c, to memory.
     __device__ __forceinline__ void record(int c) {
@@ -69,8 +69,9 @@ struct Again {
         if (leads()) {
             for (int n = 0; n < min(again_stages, steps); ++n) load(n);
         }
-        if (p.first == 0) state.load(p, at, p.call.state);
-        else state.load_packed(boundary(p, p.first));
+        if (p.first > 0) state.load_packed(boundary(p, p.first));
+        else if (at.is_first) state.load(p, at, p.call.state, at.bh);
+        else state.load(p, at, p.S_behind, at.index - 1);
         for (int n = 0; n < steps; ++n) {
             record(n);
             step(n);
@@ -101,7 +102,7 @@ __global__ __launch_bounds__(barriers::warpgroup, 1) void gated_heads_again(cons
 }  // namespace
 
 void launch_again(const Maps& maps, const Part& p, cudaStream_t stream) {
-    launch(gated_heads_again, "launching gated_heads_again", dim3(static_cast<unsigned>(p.call.all_heads * p.blocks)),
+    launch(gated_heads_again, "launching gated_heads_again", dim3(static_cast<unsigned>(p.all_splits() * p.blocks)),
            barriers::warpgroup, sizeof(AgainShared), 1, p.beside, stream, maps, p);
 }
 

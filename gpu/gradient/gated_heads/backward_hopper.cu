@@ -1,4 +1,5 @@
-// The gradient of the state, chunk after chunk, the last one first. README.md has the letters.
+// The gradient of the state, chunk after chunk, the last one first; and splits as maps of it. README.md has the
+// letters.
 #include "gpu/gradient/gated_heads/sweep.cuh"
 #include "gpu/kit/pipeline.cuh"
 
@@ -26,7 +27,7 @@ using BackwardPipeline =
 __device__ __forceinline__ void load(const BackwardPipeline& pipe, const Maps& maps, const Part& p, const Place& at) {
     for (int i = 0; i < p.chunks; ++i) {
         const uint32_t n = static_cast<uint32_t>(i);
-        const int c = p.chunks - 1 - i, token = (p.first + c) * C;
+        const int c = p.chunks - 1 - i, token = at.token(c);
         pipe.producer_acquire(n);
         const uint32_t to = pipe.at(n), bar = pipe.full(n);
         pipe.producer_expect(n, 7 * tile_bytes + gates_bytes);
@@ -39,10 +40,12 @@ __device__ __forceinline__ void load(const BackwardPipeline& pipe, const Maps& m
                       ptx::evict_normal);
         ptx::tma_load(to + offsetof(Stage, W), maps.W, bar, p.W_column, token, at.h, at.b, ptx::evict_normal);
         ptx::tma_load(to + offsetof(Stage, P), maps.P, bar, p.P_column, token, at.h, at.b, ptx::evict_normal);
-        ptx::bulk_load(to + offsetof(Stage, gates), gates_of(p, at, c), gates_bytes, bar);
+        ptx::bulk_load(to + offsetof(Stage, gates), at.gates(p, c), gates_bytes, bar);
     }
 }
 
+// is_map: the gradient of the state before a split, alone.
+template <bool is_map>
 struct Backward {
     BackwardShared& s;
     const Maps& maps;
@@ -63,7 +66,7 @@ struct Backward {
         if (threadIdx.x > 0) return;
         if (with_state) ptx::bulk_store(state_of(p, p.E, at, c), ptx::shared_address(s.S), state_bytes);
         if (c + 1 < p.chunks)
-            ptx::tma_store(maps.dv, ptx::shared_address(&s.X), columns * at.block, (p.first + c + 1) * C, at.h, at.b,
+            ptx::tma_store(maps.dv, ptx::shared_address(&s.X), columns * at.block, at.token(c + 1), at.h, at.b,
                            ptx::evict_normal);
         ptx::tma_store_commit();
     }
@@ -79,7 +82,7 @@ struct Backward {
         state.pack_state();
         state.times_rows(w, tiles);
         add_square<false, true>(z, dO, tiles + static_cast<uint32_t>(offsetof(Stage, P)));
-        record(c, true);
+        if (!is_map) record(c, true);
         ptx::wgmma_wait<0>();
         ptx::hold(w);
         ptx::hold(z);
@@ -103,7 +106,7 @@ struct Backward {
         for (int i = 0; i < 16; ++i) {
             const float2 f = factors_at(stage.gates.from_start, i, col), beta = factors_at(stage.gates.beta, i, col);
             const float2 x = {beta.x * z[2 * i], beta.y * z[2 * i + 1]};
-            read[i] = pack(E{}, x.x, x.y);
+            if (!is_map) read[i] = pack(E{}, x.x, x.y);
             a[i] = pack(E{}, -f.x * x.x, -f.y * x.y);
         }
         state.add_outer(a, tiles);
@@ -111,19 +114,27 @@ struct Backward {
         ptx::hold(state.s);
         pipe.consumer_release(n, ptx::laneid());
     }
+    // From what is given behind the last split, else from zeros.
+    __device__ __forceinline__ void run_map() {
+        state.load(p, at, at.is_last ? p.dstate_in : nullptr, at.bh);
+        for (int n = 0; n < p.chunks; ++n) step(static_cast<uint32_t>(n));
+        state.store(p, at, p.E_before, at.index);
+    }
     __device__ __forceinline__ void run() {
         float* const between = p.between + blockIdx.x * raw_floats;
-        if (p.is_last()) state.load(p, at, p.dstate_in);
-        else state.load_raw(between);
+        if (!p.ends_splits()) state.load_raw(between);
+        else if (at.is_last) state.load(p, at, p.dstate_in, at.bh);
+        else state.load(p, at, p.E_before, at.index + 1);
         for (int n = 0; n < p.chunks; ++n) step(static_cast<uint32_t>(n));
         record(-1, false);
         if (!are_finite(state.s)) *p.not_finite = 1;
-        if (p.first == 0) state.store(p, at, p.dstate_out);
-        else state.store_raw(between);
+        if (p.first > 0) state.store_raw(between);
+        else if (at.is_first) state.store(p, at, p.dstate_out, at.bh);
         if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();
     }
 };
 
+template <bool is_map>
 __global__ __launch_bounds__(backward_threads, 1) void gated_heads_backward(const __grid_constant__ Maps maps,
                                                                             const __grid_constant__ Part p) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -131,6 +142,7 @@ __global__ __launch_bounds__(backward_threads, 1) void gated_heads_backward(cons
     const BackwardPipeline pipe{ptx::shared_address(shared)};
     const Place at(p);
     ptx::griddepcontrol_launch_dependents();
+    if (is_map && at.is_first) return;  // nothing comes before it
     if (threadIdx.x == 0) {
         pipe.init(1, 4);
         ptx::fence_mbarrier_init();
@@ -142,15 +154,22 @@ __global__ __launch_bounds__(backward_threads, 1) void gated_heads_backward(cons
         if (p.beside && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
         return;
     }
-    Backward{s, maps, p, at, pipe}.run();
+    Backward<is_map> backward{s, maps, p, at, pipe};
+    if constexpr (is_map) backward.run_map();
+    else backward.run();
+}
+
+template <bool is_map>
+void backward(const Maps& maps, const Part& p, cudaStream_t stream) {
+    launch(gated_heads_backward<is_map>, "launching gated_heads_backward",
+           dim3(static_cast<unsigned>(p.all_splits() * p.blocks)), backward_threads, sizeof(BackwardShared), 1,
+           p.beside, stream, maps, p);
 }
 
 }  // namespace
 
-void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream) {
-    launch(gated_heads_backward, "launching gated_heads_backward",
-           dim3(static_cast<unsigned>(p.call.all_heads * p.blocks)), backward_threads, sizeof(BackwardShared), 1,
-           p.beside, stream, maps, p);
-}
+void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream) { backward<false>(maps, p, stream); }
+
+void launch_backward_maps(const Maps& maps, const Part& p, cudaStream_t stream) { backward<true>(maps, p, stream); }
 
 }  // namespace causeway::gpu::gated_heads

@@ -48,8 +48,10 @@ struct Finish {
     const Maps& maps;
     const Part& p;
     const gated::Call& call;
-    const int64_t tile, bh;
-    const int b, h, start, n;
+    const int64_t tile;
+    const Split split;
+    const int64_t bh;
+    const int chunk, b, h, start, n;
     const int half = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
     const int row = 16 * warp + lane / 4, col = 2 * (lane % 4);  // of this thread's first pair of an accumulator
     const float beta;                                            // of the token threadIdx.x / 4
@@ -60,16 +62,16 @@ struct Finish {
           p(p),
           call(p.call),
           tile(blockIdx.x),
-          bh(tile / p.chunks),
-          b(static_cast<int>(bh) / call.heads),
-          h(static_cast<int>(bh) % call.heads),
-          start(static_cast<int>(p.first + tile % p.chunks) * C),
+          split(p, tile / p.chunks),
+          bh(split.bh),
+          chunk(static_cast<int>(tile % p.chunks)),
+          b(split.b),
+          h(split.h),
+          start(split.token(chunk)),
           n(static_cast<int>(min(call.N - start, int64_t{C}))),
           beta(reinterpret_cast<const ChunkGates*>(gates())->beta[threadIdx.x / 4]) {}
 
-    __device__ __forceinline__ const unsigned char* gates() const {
-        return p.gates + (bh * p.all_chunks + start / C) * gates_bytes;
-    }
+    __device__ __forceinline__ const unsigned char* gates() const { return split.gates(p, chunk); }
 
     __device__ __forceinline__ void load() const {
         const uint32_t bar = ptx::shared_address(&s.inputs);
@@ -405,8 +407,8 @@ __global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __
 template <bool has_gates, int blocks>
 void finish(const Maps& maps, const Part& p, cudaStream_t stream) {
     launch(gated_heads_finish<has_gates, blocks>, "launching gated_heads_finish",
-           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), finish_threads, offsetof(FinishShared, after) + 8,
-           1, p.beside, stream, maps, p);
+           dim3(static_cast<unsigned>(p.all_splits() * p.chunks)), finish_threads, offsetof(FinishShared, after) + 8, 1,
+           p.beside, stream, maps, p);
 }
 
 }  // namespace

@@ -31,32 +31,63 @@ struct Maps {
     CUtensorMap q, k, v, dO, dq, dk, dv, W, P, U;
 };
 
-// Chunks [first, first + chunks) of every head.
+// Chunks [first, first + chunks) of every split. The splits of a head lie one behind the other and have `split_chunks`
+// chunks each, those behind the last token empty; they are counted through all heads.
 struct Part {
     gated::Call call;
     gated::Operand dv;
-    int first, chunks, all_chunks;
+    int first, chunks, split_chunks, splits;
     int blocks;                           // of columns: 1 or 2
     int q_step, k_step, v_step, dO_step;  // 0 where all heads share one, which TMA then sees, else 1
     int W_column, P_column;               // where they begin in their maps
-    unsigned char* gates;                 // [all heads, all chunks]
-    unsigned char *S, *E;                 // of the part: [all heads, chunks, blocks]; S null: the sweep keeps none
-    // The states before chunks `every`, 2 `every` ..., where parts begin: [.., all heads, blocks, raw_words].
+    unsigned char* gates;                 // [splits, split_chunks]
+    unsigned char *S, *E;                 // of the part: [splits, chunks, blocks]; S null: the sweep keeps none
+    // The states before chunks `every`, 2 `every` ... of a split, where parts begin: [.., splits, blocks, raw_words].
     std::uint32_t* boundaries;
     int every;
     const float* dstate_in;  // with respect to the state after the last chunk; null: zeros
     float* dstate_out;       // before the first one; null: dropped
     float* between;          // from launch to launch, of the state and then of E
+    // Of heads with several splits: the state behind each and the gradient of the state before each, [splits, dk, dv],
+    // and the matrix A of each as a map of the state, [splits, R, R], R = map_rows().
+    float *S_behind, *E_before, *A;
     float* dg;
     float* dbeta;
     int* not_finite;  // becomes 1 where a state or its gradient is not finite
     // The kernel runs beside the one before it, of which it needs nothing; it does not end before that one has ended.
     bool beside;
 
-    __host__ __device__ bool is_last() const { return first + chunks == all_chunks; }
+    __host__ __device__ bool ends_splits() const { return first + chunks == split_chunks; }
+    __host__ __device__ std::int64_t all_splits() const { return call.all_heads * splits; }
+    __host__ __device__ int map_rows() const { return call.dk > columns ? 2 * columns : columns; }
+};
+
+// Which head and which tokens a split has.
+struct Split {
+    std::int64_t index, bh;
+    int first_chunk, b, h;
+    bool is_first, is_last;  // of its head
+    __device__ __forceinline__ Split(const Part& p, std::int64_t n)
+        : index(n),
+          bh(n / p.splits),
+          first_chunk(static_cast<int>(n % p.splits) * p.split_chunks + p.first),
+          b(static_cast<int>(bh) / p.call.heads),
+          h(static_cast<int>(bh) % p.call.heads),
+          is_first(n % p.splits == 0),
+          is_last(n % p.splits == p.splits - 1) {}
+    // The first token of chunk c of the launch.
+    __device__ __forceinline__ int token(int c) const { return (first_chunk + c) * C; }
+    __device__ __forceinline__ unsigned char* gates(const Part& p, int c) const {
+        return p.gates + (index * p.split_chunks + p.first + c) * gates_bytes;
+    }
 };
 
 void launch_prepare(const Maps& maps, const Part& p, cudaStream_t stream);
+// Splits as maps of the state, whole walks that start from zeros where nothing is given: S_behind and A; E_before.
+void launch_forward_maps(const Maps& maps, const Part& p, cudaStream_t stream);
+void launch_backward_maps(const Maps& maps, const Part& p, cudaStream_t stream);
+// Then those of the whole head: a scan over S ↦ A S + B forwards and E ↦ Aᵀ E + B backwards.
+void launch_scan(const Part& p, cudaStream_t stream);
 void launch_forward(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_again(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream);

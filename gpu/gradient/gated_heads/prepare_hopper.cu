@@ -65,9 +65,10 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
     PrepareShared& s = *reinterpret_cast<PrepareShared*>(shared);
     const gated::Call& call = p.call;
     // Chunks that the sweep needs first come first.
-    const int64_t bh = blockIdx.x % call.all_heads, chunk = p.first + blockIdx.x / call.all_heads;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, b = static_cast<int>(bh / call.heads),
-              h = static_cast<int>(bh % call.heads), start = static_cast<int>(chunk) * C;
+    const Split split(p, blockIdx.x % p.all_splits());
+    const int chunk = static_cast<int>(blockIdx.x / p.all_splits()), start = split.token(chunk), b = split.b,
+              h = split.h;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t landed = ptx::shared_address(&s.landed), keys = ptx::shared_address(s.k),
                    rows = ptx::shared_address(s.q), P = ptx::shared_address(&s.P), W = ptx::shared_address(&s.W),
                    gates = ptx::shared_address(&s.gates);
@@ -83,7 +84,7 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
     // What lies above the diagonals stays zero.
     clear(P, 2 * tile_bytes);
     clear(ptx::shared_address(s.inverse), sizeof(s.inverse));
-    if (warp == 0) make_gates(s, call, bh, start, lane);
+    if (warp == 0) make_gates(s, call, split.bh, start, lane);
     __syncthreads();
     ptx::mbarrier_wait(landed, 0);
     float kk[32], qk[32];
@@ -109,7 +110,7 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
     if (threadIdx.x > 0) return;
     ptx::tma_store(maps.W, W, p.W_column, start, h, b, ptx::evict_normal);
     ptx::tma_store(maps.P, P, p.P_column, start, h, b, ptx::evict_normal);
-    ptx::bulk_store(p.gates + (bh * p.all_chunks + chunk) * gates_bytes, gates, gates_bytes);
+    ptx::bulk_store(split.gates(p, chunk), gates, gates_bytes);
     ptx::tma_store_commit();
     ptx::tma_store_wait_read<0>();
     if (p.beside && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
@@ -119,9 +120,8 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
 
 void launch_prepare(const Maps& maps, const Part& p, cudaStream_t stream) {
     static_assert(offsetof(ChunkGates, to_sixteenth) == gates_bytes);
-    launch(gated_heads_prepare, "launching gated_heads_prepare",
-           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared), 1,
-           p.beside, stream, maps, p);
+    launch(gated_heads_prepare, "launching gated_heads_prepare", dim3(static_cast<unsigned>(p.all_splits() * p.chunks)),
+           prepare_threads, sizeof(PrepareShared), 1, p.beside, stream, maps, p);
 }
 
 }  // namespace causeway::gpu::gated_heads

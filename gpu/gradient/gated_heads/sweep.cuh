@@ -14,27 +14,21 @@ namespace causeway::gpu::gated_heads {
 using E = __nv_bfloat16;
 using gated_delta::ChunkGates;
 
-// Which batch-head and which columns a thread block has.
-struct Place {
-    int64_t bh;
-    int b, h, block;
-    explicit __device__ __forceinline__ Place(const Part& p)
-        : bh(blockIdx.x / p.blocks),
-          b(static_cast<int>(bh) / p.call.heads),
-          h(static_cast<int>(bh) % p.call.heads),
-          block(static_cast<int>(blockIdx.x) % p.blocks) {}
+// Which split and which columns a thread block has; `blocks` of each split.
+struct Place : Split {
+    int block;
+    __device__ __forceinline__ Place(const Part& p, int blocks)
+        : Split(p, blockIdx.x / blocks), block(static_cast<int>(blockIdx.x) % blocks) {}
+    explicit __device__ __forceinline__ Place(const Part& p) : Place(p, p.blocks) {}
 };
 
-__device__ __forceinline__ const unsigned char* gates_of(const Part& p, const Place& at, int c) {
-    return p.gates + (at.bh * p.all_chunks + p.first + c) * gates_bytes;
-}
 // Of the states of a part, S or E, those of chunk c.
 __device__ __forceinline__ unsigned char* state_of(const Part& p, unsigned char* states, const Place& at, int c) {
-    return states + ((at.bh * p.chunks + c) * p.blocks + at.block) * state_bytes;
+    return states + ((at.index * p.chunks + c) * p.blocks + at.block) * state_bytes;
 }
 // The state before a chunk, for which it is kept.
 __device__ __forceinline__ uint32_t* boundary(const Part& p, int chunk) {
-    return p.boundaries + ((chunk / p.every - 1) * p.call.all_heads * p.blocks + blockIdx.x) * raw_words;
+    return p.boundaries + ((chunk / p.every - 1) * p.all_splits() * p.blocks + blockIdx.x) * raw_words;
 }
 
 // Sᵀ as an accumulator of 64×128, and the same as operand A.
@@ -46,28 +40,35 @@ struct State {
 #pragma unroll
         for (int i = 0; i < 32; ++i) a[i] = pack(E{}, s[2 * i], s[2 * i + 1]);
     }
-    // From [dk, dv], or zeros.
+    // Of the block-th 64 columns of a matrix: f(x, row, column).
     template <class F>
-    __device__ __forceinline__ void each(const Part& p, int block, F&& f) {
+    __device__ __forceinline__ void each(int block, F&& f) {
         const int warp = threadIdx.x % barriers::warpgroup / 32, lane = threadIdx.x % 32;
 #pragma unroll
-        for (int i = 0; i < 64; ++i) {
-            const int of_v = columns * block + 16 * warp + lane / 4 + i % 4 / 2 * 8,
-                      of_k = 8 * (i / 4) + 2 * (lane % 4) + i % 2;
-            if (of_v < p.call.dv && of_k < p.call.dk) f(s[i], int64_t{of_k} * p.call.dv + of_v);
-        }
+        for (int i = 0; i < 64; ++i)
+            f(s[i], 8 * (i / 4) + 2 * (lane % 4) + i % 2, columns * block + 16 * warp + lane / 4 + i % 4 / 2 * 8);
     }
-    __device__ __forceinline__ void load(const Part& p, const Place& at, const float* from) {
+    __device__ __forceinline__ void clear() {
 #pragma unroll
         for (int i = 0; i < 64; ++i) s[i] = 0.0f;
-        if (!from) return;
-        from += at.bh * p.call.dk * p.call.dv;
-        each(p, at.block, [=](float& x, int64_t i) { x = from[i]; });
     }
-    __device__ __forceinline__ void store(const Part& p, const Place& at, float* to) {
+    // From the n-th [dk, dv], or zeros.
+    __device__ __forceinline__ void load(const Part& p, const Place& at, const float* from, int64_t n) {
+        clear();
+        if (!from) return;
+        const int dk = p.call.dk, dv = p.call.dv;
+        from += n * dk * dv;
+        each(at.block, [=](float& x, int row, int column) {
+            if (row < dk && column < dv) x = from[int64_t{row} * dv + column];
+        });
+    }
+    __device__ __forceinline__ void store(const Part& p, const Place& at, float* to, int64_t n) {
         if (!to) return;
-        to += at.bh * p.call.dk * p.call.dv;
-        each(p, at.block, [=](float& x, int64_t i) { to[i] = x; });
+        const int dk = p.call.dk, dv = p.call.dv;
+        to += n * dk * dv;
+        each(at.block, [=](float& x, int row, int column) {
+            if (row < dk && column < dv) to[int64_t{row} * dv + column] = x;
+        });
     }
     __device__ __forceinline__ void load_raw(const float* from) {
 #pragma unroll

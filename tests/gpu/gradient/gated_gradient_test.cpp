@@ -222,6 +222,54 @@ TEST_CASE("gradients of the delta rule with a gate per head on tensor cores: sma
     }
 }
 
+TEST_CASE("gradients of the delta rule with a gate per head on tensor cores: heads that are cut into splits",
+          "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    struct Call {
+        Index batch, heads, N, dk, dv;
+    };
+    // Few heads and many tokens: splits of all lengths, some with empty chunks, and of several parts (the last one).
+    const Call calls[] = {{1, 1, 6145, 128, 128}, {1, 2, 6207, 128, 64}, {2, 1, 9999, 40, 64}, {1, 4, 6400, 64, 128},
+                          {3, 2, 8000, 24, 96},   {1, 3, 12300, 64, 64}, {2, 4, 16500, 24, 8}};
+    unsigned seed = 700;
+    for (const char* update : {"delta", "gated_delta"}) {
+        for (const Call& call : calls) {
+            for (const bool state : {true, false}) {
+                GatedCase c{update, call.batch, call.heads, 1, call.N, call.dk, call.dv, false, 0.001};
+                c.state = state, c.seed = ++seed;
+                gradient_agrees(c, DType::bf16);
+            }
+        }
+    }
+    // Heads that have forgotten all before a split, and gates of 0.
+    for (const double gate : {5.0, 1000.0, double{INFINITY}}) {
+        GatedCase c{"gated_delta", 1, 2, 1, 6300, 64, 64, false, gate};
+        c.seed = ++seed;
+        gradient_agrees(c, DType::bf16);
+    }
+}
+
+TEST_CASE("gradients of the gated delta rule on tensor cores: NaN in dO stays before its token where heads are cut",
+          "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    constexpr Index N = 6300, at = 3000, width = 64;
+    const GatedCase c{"gated_delta", 1, 2, 1, N, width, width, false, 0.001};
+    const GatedInputs in = rounded_to(gated_inputs(c), DType::bf16);
+    Tensor dO = drawn({1, 2, N, width}, 1, DType::bf16).copy();
+    for (Index i = 0; i < width; ++i) dO.set(at * width + i, NAN);  // of the first head
+    GradientCall call(in, dO, nullptr, DType::bf16, 0);
+    call.run();
+    const Tensor dq = gathered(call.dq, N, width), dk = gathered(call.dk, N, width), dv = gathered(call.dv, N, width);
+    for (Index i = 0; i < 2 * N * width; ++i) {
+        const Index token = i / width;  // those of the second head lie behind the first
+        if (std::isfinite(dq.get(i)) == (token == at)) FAIL_CHECK("dq of token " << token);
+        if (token > at && !std::isfinite(dk.get(i))) FAIL_CHECK("dk of token " << token);
+        if (token > at && !std::isfinite(dv.get(i))) FAIL_CHECK("dv of token " << token);
+    }
+    CHECK(std::isnan(dk.get(at * width)));
+    CHECK(std::isnan(dv.get((at - 1) * width)));
+}
+
 TEST_CASE("gradients of the gated delta rule on tensor cores: the workspace of the benchmark", "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
     gpu::GatedGradArgs a;
@@ -235,7 +283,9 @@ TEST_CASE("gradients of the gated delta rule on tensor cores: the workspace of t
 
 TEST_CASE("gradients of the gated family on tensor cores: twice the same bits", "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
-    const GatedCase cases[] = {{"gated_delta", 2, 3, 2, 333, 72, 40, true}, {"gated_delta", 8, 8, 1, 700, 128, 128}};
+    const GatedCase cases[] = {{"gated_delta", 2, 3, 2, 333, 72, 40, true},
+                               {"gated_delta", 8, 8, 1, 700, 128, 128},
+                               {"gated_delta", 1, 4, 1, 9000, 128, 128}};
     for (const GatedCase& c : cases) {
         const GatedInputs in = rounded_to(gated_inputs(c), DType::bf16);
         const Tensor dO = drawn({c.batch, c.heads * c.group, c.N, c.dv}, 1, DType::bf16);
