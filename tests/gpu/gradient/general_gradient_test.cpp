@@ -194,3 +194,14 @@ TEST_CASE("gradients of the general rule on the GPU: what is refused", "[gpu][gp
               gpu::general_linear_attention_grad(q, k, v, q);
           }).find("dO: ") == 0);
 }
+
+TEST_CASE("gradients of the general rule on the GPU: slots of a pool, of which two texts share one",
+          "[gpu][gpu-general-gradient]") {
+    if (!on_gpu()) return;
+    for (const GeneralCase& c : each_kind({.batch = 3, .heads = 2, .N = 30, .dk = 9, .dv = 12, .seed = 500})) {
+        GradCall call(c, general_inputs(c), DType::f32);
+        call.forward.in.options.state = random_tensor({4, 2, 9, 12}, 501);
+        call.forward.in.options.state_indices = {2, 0, 2};
+        check_gradients(c, call);
+    }
+}
