@@ -51,12 +51,13 @@ for _, to in ipairs({ f32, f64 }) do
   for _, d in ipairs(options.d) do
     local function unit(x) return to(x / sqrt(sum(pow(x, 2), 4))) end
     local q, k, v = to(randn(1, 1, N, d)), unit(randn(1, 1, N, d)), to(randn(1, 1, N, d))
-    local u, w = unit(randn(1, 1, N, d)), unit(randn(1, 1, N, d))
+    local u, w = unit(randn(1, 1, N, d)) * 0.5, unit(randn(1, 1, N, d))
     for _, kind in ipairs(kinds) do
-      local a = kind.of(d)
+      local given = kind.of(d)
+      local a = given and to(given)
       local function time(mode)
         return seconds(function()
-          general_linear_attention(q, k, v, { a = a and to(a), u = u * 0.5, w = w, mode = mode, chunk = options.chunk })
+          general_linear_attention(q, k, v, { a = a, u = u, w = w, mode = mode, chunk = options.chunk })
         end) / N
       end
       local recurrent, chunkwise = time("recurrent"), time("chunkwise")
