@@ -53,8 +53,8 @@ TEST_CASE("the speed of a model stands beside the rates of memory and of product
 
 TEST_CASE("the general rule in chunks stands beside the rate of products, on one thread", "[experiments]") {
     const TemporaryFolder folder;
-    const std::vector<std::string> command{experiments + "gates/general.lua", "--tokens", "64", "--d", "8,20", "--rounds",
-                                           "1"};
+    const std::vector<std::string> command{
+        experiments + "gates/general.lua", "--tokens", "64", "--d", "8,20", "--rounds", "1"};
     const char* const before = std::getenv("CAUSEWAY_THREADS");
     const std::string kept = before ? before : "";
     setenv("CAUSEWAY_THREADS", "1", 1);
