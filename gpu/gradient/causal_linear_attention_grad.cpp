@@ -180,6 +180,8 @@ CausalGradient each_packed(const Dimensions& n, const Tensor& B, const Tensor& C
     const Tensor each_ddecay = Tensor::zeros(DType::f32, {count, decays}, stream);
     if (o.state) out.dstate = Tensor::zeros(DType::f32, o.state->shape(), stream);
     const std::size_t state_bytes = o.state ? o.state->bytes() / static_cast<std::size_t>(count) : 0;
+    CausalOptions alone = o;  // without the offsets, which a copy for each sequence would have all of
+    alone.cu_seqlens.clear();
     for (const Piece& piece : pieces_of(o.cu_seqlens, n.N, 0).list) {
         const auto part_of = [&](const Tensor& x) {
             Shape shape = x.shape();
@@ -192,8 +194,7 @@ CausalGradient each_packed(const Dimensions& n, const Tensor& B, const Tensor& C
         const auto place = [&](const Tensor& x, std::size_t bytes) {
             return x.as<char>() + static_cast<std::size_t>(piece.sequence) * bytes;
         };
-        CausalOptions one = o;
-        one.cu_seqlens.clear();
+        CausalOptions one = alone;
         if (o.state) {
             Shape shape = o.state->shape();
             shape[0] = 1;
