@@ -184,8 +184,9 @@ TEST_CASE("gradients of the general rule on the GPU: what is refused", "[gpu][gp
             [&] { gpu::general_linear_attention_grad(moved(in.q), moved(in.k), moved(in.v), moved(call.dO), o); });
     };
     CHECK(said([](auto& o) { o.checkpoint_every = 2; }) == "checkpoint_every: given, but a gradient returns no states");
-    CHECK(said([](auto& o) { o.state_indices = {0}; }) ==
-          "state_indices: given, but the gradient on the GPU takes the states of the sequences");
+    CHECK(said([](auto& o) { o.inplace = true; }) == "inplace: true, but a gradient leaves the state as it is");
+    CHECK(said([](auto& o) { o.state_indices = {1}; }) ==
+          "state_indices: a slot outside the pool in place 1, expected one of its 1");
     CHECK(said([](auto& o) { o.mode = "parallel"; }).find("\"parallel\" does not run on the GPU by the general rule") !=
           std::string::npos);
     CHECK(message_of([&] {
