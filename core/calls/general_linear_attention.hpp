@@ -18,16 +18,17 @@ struct GeneralOptions {
     double scale = 1;
     std::optional<Tensor> state;
     std::vector<Index> cu_seqlens;
-    // Of whole sequences alone.
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
-    bool inplace = false;              // of a step as the shell calls it, too
+    bool inplace = false;
     Index checkpoint_every = 0;
     std::string deterministic = "prefix";
 };
 
 // As the shell calls them: see LinearStepOptions and LinearGradOptions.
 template <class Tensor>
-struct GeneralStepOptions : GeneralOptions<Tensor> {};
+struct GeneralStepOptions : GeneralOptions<Tensor> {
+    bool keep_states = false;
+};
 template <class Tensor>
 struct GeneralGradOptions : GeneralOptions<Tensor> {
     std::optional<Tensor> dstate;
@@ -54,6 +55,9 @@ std::vector<Option<S>> of_all_general_calls() {
          .standard = "none",
          .example = "u = k / 8, w = k"},
         {.name = "scale", .member = &S::scale, .text = "factor on q", .example = "scale = 1 / math.sqrt(8)"},
+        state_indices_option<S>("the slots of a pool of states that the sequences have, one each, counted from 1; the "
+                                "state is then the pool, [slots, h, d_k, d_v]",
+                                "state = zeros(4, 2, 8, 8), state_indices = {3}"),
         device_option<S>(),
         layout_option<S>(),
     };
@@ -79,13 +83,10 @@ std::vector<Option<S>> of_general_sequences(const char* mode) {
     };
 }
 
-// Options of whole sequences: where their states are, which are kept, and what holds of the bits.
+// Options of whole sequences: where their states go, which are kept, and what holds of the bits.
 template <class S>
 std::vector<Option<S>> of_general_states() {
     return {
-        state_indices_option<S>("the slots of a pool of states that the sequences have, one each, counted from 1; the "
-                                "state is then the pool, [slots, h, d_k, d_v]",
-                                "state = zeros(4, 2, 8, 8), state_indices = {3}"),
         inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
         checkpoint_every_option<S>("checkpoint_every = 32"),
         deterministic_option<S>("\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do "
@@ -118,7 +119,10 @@ const Call<GeneralStepOptions<Tensor>>& general_linear_attention_step() {
                                {{.name = "inplace",
                                  .member = &S::inplace,
                                  .text = "whether the given state itself is advanced and returned, without a copy",
-                                 .in_place = "state"}}),
+                                 .in_place = "state"},
+                                {.name = "keep_states",
+                                 .member = &S::keep_states,
+                                 .text = "whether the states after each token are returned too, as an array"}}),
                      "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\nstate = zeros(1, 2, 8, 8)"};
     return call;
 }

@@ -284,9 +284,10 @@ CausalResult each_packed(const Dimensions& n, const Tensor& B, const Tensor& C, 
                            {static_cast<Index>(spans.size()), n.state_heads(), n.r, n.d + (o.normalize ? 1 : 0)});
     std::vector<Index> first;  // checkpoint of each sequence
     if (o.checkpoint_every > 0) out.checkpoints = checkpoints_of(n, spans, o, first);
+    CausalOptions alone = o;  // without the offsets, which a copy for each sequence would have all of
+    alone.cu_seqlens.clear();
     const auto compute_one = [&](Index i, const Span& span) {
-        CausalOptions one = o;
-        one.cu_seqlens.clear();
+        CausalOptions one = alone;
         if (o.state) one.state = entry_of(*o.state, i);
         const CausalResult r = call(tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), one);
         put_tokens(out.O, span, r.O);

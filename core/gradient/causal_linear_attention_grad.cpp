@@ -144,9 +144,10 @@ CausalGradient each_packed(const gradient::CausalRunner& runner, const Dimension
     if (o.state) out.dstate = Tensor(o.state->dtype(), o.state->shape());
     const auto spans = packed_spans(o.cu_seqlens, n.batch, n.N);
     std::vector<std::vector<double>> ddecay(spans.size());
+    CausalOptions alone = o;  // without the offsets, which a copy for each sequence would have all of
+    alone.cu_seqlens.clear();
     each_sequence(spans, [&](Index i, const Span& span) {
-        CausalOptions one = o;
-        one.cu_seqlens.clear();
+        CausalOptions one = alone;
         if (o.state) one.state = entry_of(*o.state, i);
         const CausalGradient g = gradient::causal_linear_attention_grad_by(
             runner, tokens_of(B, span), tokens_of(C, span), tokens_of(V, span), tokens_of(dO, span), one);

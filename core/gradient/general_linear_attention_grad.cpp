@@ -4,6 +4,7 @@
 #include "core/gradient/as_given.hpp"
 #include "core/gradient/general_recurrent.hpp"
 #include "core/kit/callers_order.hpp"
+#include "core/kit/pool.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway {
@@ -104,6 +105,7 @@ GeneralGradient compute_general(const GeneralCall& call, const Tensor& q, const 
     GeneralGradient out{as_given<T>(dq, q), as_given<T>(dk, k), dv.to(call.dtype), {}, {}, {}, dstate};
     if (o.a) out.da = as_given<T>(da, *o.a);
     if (o.u) out.du = as_given<T>(du, *o.u), out.dw = as_given<T>(dw, *o.w);
+    if (!call.slots.empty()) out.dstate = kit::gradient_of_slots(dstate, call.slots, o.state->shape()[0]);
     return out;
 }
 
@@ -112,7 +114,6 @@ GeneralGradient compute_general(const GeneralCall& call, const Tensor& q, const 
 GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                               const GeneralOptions& o, const std::optional<Tensor>& dstate) {
     const GeneralCall call = gated::check_general(q, k, v, o);
-    if (!o.state_indices.empty()) fail("state_indices: given, but the gradient of the general rule has no pool");
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
     if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
     check_general_output_gradient(dO, call);

@@ -120,19 +120,31 @@ LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Te
 }
 
 void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                                   const GeneralOptions& o) {
+                                   const GeneralOptions& o, std::vector<Tensor>* states) {
     GeneralOptions given = o;
     given.mode = "recurrent";
     gated::GeneralCall call = gated::check_general(q, k, v, given);
+    const auto& n = call.sizes;
     const auto view = [](const Tensor& x) { return causeway::Tensor::view(x.dtype(), x.shape(), x.data()); };
     const auto view_of = [&](const std::optional<Tensor>& x) {
         return x ? std::optional(view(*x)) : std::optional<causeway::Tensor>();
     };
     causeway::GeneralOptions views = forms_of(o);
     views.a = view_of(o.a), views.u = view_of(o.u), views.w = view_of(o.w), views.state = view_of(o.state);
-    causeway::gated::check_general_step(call.sizes, view(q), view(k), view(v), view(state), view(O), views);
-    call.args.o = O.data(), call.args.state = state.as<float>();
-    if (O.size() > 0 && state.size() > 0) run(call.args, {}, given);
+    causeway::gated::check_general_step(n, view(q), view(k), view(v), view(state), view(O), views);
+    // A state of Float32 that is no slot of a pool is advanced where it lies.
+    const bool there = n.slots.empty() && state.dtype() == DType::f32;
+    given.state = state;
+    const Tensor own = there ? state : gated::first_states(n, state_options(given));
+    call.args.o = O.data(), call.args.state = own.as<float>();
+    if (states) states->clear();
+    const bool anything = O.size() > 0 && own.size() > 0;
+    if (anything && !states) run(call.args, {}, given);
+    for (const Piece& token : states ? pieces_of({}, n.N, 1).list : std::vector<Piece>()) {
+        if (anything) run(gated::args_of(call.args, token), {}, given);
+        states->push_back(own.copy(o.stream));
+    }
+    if (!there) gated::write_states(own, n, state, o.stream);
 }
 
 }  // namespace causeway::gpu

@@ -21,9 +21,10 @@ struct GeneralOptions : calls::GeneralOptions<Tensor> {
 // own, as has what lies between two checkpoints. Throws Error naming the argument, OutOfMemory.
 LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& = {});
 
-// 1 to 16 tokens, advancing `state` (Float32) in place, as general_linear_attention_step of core does.
+// 1 to 16 tokens, advancing `state` in place, as general_linear_attention_step of core does: a pool with state_indices,
+// states in 16 bits too, and the states after each token where `states` is given.
 void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                                   const GeneralOptions& = {});
+                                   const GeneralOptions& = {}, std::vector<Tensor>* states = nullptr);
 
 namespace gated {
 

@@ -1,6 +1,7 @@
 #include "gpu/calls/linear_attention.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "core/base/text.hpp"
 #include "core/gated/registry.hpp"
@@ -33,7 +34,8 @@ Tensor each_head_of(const Tensor& given, const Shape& full, cudaStream_t stream)
 }
 
 // Strides, and which heads share keys or queries: consecutive heads of v that do are the heads of a batch entry of
-// their own, for which a step from head to head of the keys or queries is none.
+// their own, for which a step from head to head of the keys or queries is none. Not for heads that share both, in
+// different numbers: those are computed part by part.
 void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
     const Index shared = std::max(n.shared_keys, n.shared_queries);
     a.B = n.batch, a.H = n.heads;
@@ -63,9 +65,6 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     forms.checkpoint_every = o.checkpoint_every, forms.deterministic = o.deterministic;
     Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
     const auto& n = c.sizes;
-    if (n.shared_keys > 1 && n.shared_queries > 1 && n.shared_keys != n.shared_queries)
-        fail("q: ", n.heads / n.shared_queries, " heads, expected ", n.heads / n.shared_keys, " like k, or ", n.heads,
-             " like v, on the GPU");
     constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);
     if (keeps_prefix(o)) check_prefix(o.mode);
@@ -95,6 +94,34 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
         a.beta = c.beta.as<float>();
     }
     return c;
+}
+
+SomeHeads heads_together(const causeway::gated::Sizes& n) {
+    const Index q = n.shared_queries, k = n.shared_keys;
+    if (q == 1 || k == 1 || q == k) return {std::max<Index>(n.heads, 1), 0, std::max<Index>(n.heads, 1)};
+    return {std::lcm(q, k), 0, std::gcd(q, k)};
+}
+
+Call part_of(const Call& call, const SomeHeads& some, cudaStream_t stream) {
+    Call part{call.sizes, call.args, {}, {}};
+    auto& n = part.sizes;
+    GatedArgs& a = part.args;
+    const auto from = [&](const void* x, Strides s, Index head) {
+        return x ? static_cast<char*>(const_cast<void*>(x)) + head * s.head * bytes_of(a.type) : nullptr;
+    };
+    const Strides keys = contiguous(1, n.N, a.dk), values = contiguous(1, n.N, a.dv);
+    a.q = from(a.q, keys, some.first / n.shared_queries), a.k = from(a.k, keys, some.first / n.shared_keys);
+    a.v = from(a.v, values, some.first), a.o = from(a.o, values, some.first);
+    // The heads of a period are those of a batch entry, and a step from entry to entry goes on to the next period.
+    a.B = n.batch * (n.heads / some.period), a.H = some.together;
+    a.q_stride = {some.period / n.shared_queries * keys.head, 0, keys.token};
+    a.k_stride = {some.period / n.shared_keys * keys.head, 0, keys.token};
+    a.v_stride = a.o_stride = {some.period * values.head, values.head, values.token};
+    n.heads = n.heads / some.period * some.together;
+    n.state_shape[1] = n.heads;
+    if (a.g) part.log_decay = from_heads(call.log_decay, some, stream), a.g = part.log_decay.as<float>();
+    if (a.beta) part.beta = from_heads(call.beta, some, stream), a.beta = part.beta.as<float>();
+    return part;
 }
 
 Tensor first_states(const causeway::gated::Sizes& n, const LinearOptions& o) {
@@ -182,22 +209,30 @@ bool run_packed(const GatedArgs& a, const causeway::gated::Sizes& n, const Linea
     return true;
 }
 
-// Piece after piece; nothing is computed unless there is anything to.
-void run_pieces(const gated::Call& call, const LinearOptions& o, bool anything, LinearResult& out) {
+// Piece after piece, with the states that are kept on the way; nothing is computed unless there is anything to.
+std::optional<Tensor> run_pieces(const gated::Call& call, const LinearOptions& o, bool anything) {
     const auto& n = call.sizes;
     const gated::Runs runs(call, o.cu_seqlens, o.checkpoint_every, o.stream);
     const bool packed = !n.sequences.empty();
     const Index kept = runs.pieces.kept;
+    std::optional<Tensor> checkpoints;
     if (o.checkpoint_every > 0)
-        out.checkpoints = Tensor(DType::f32, {packed ? kept : kept * n.batch, n.heads, n.dk, n.dv}, o.stream);
-    if (!anything) return;
+        checkpoints = Tensor(DType::f32, {packed ? kept : kept * n.batch, n.heads, n.dk, n.dv}, o.stream);
+    if (!anything) return checkpoints;
     for (const Piece& piece : runs.pieces.list) {
         const GatedArgs one = runs.args_of(call.args, piece);
         run(one, n, o);
         if (piece.checkpoint < 0) continue;
         const auto bytes = static_cast<std::size_t>(n.heads * n.dk * n.dv) * sizeof(float);
-        keep_states(one.state, out.checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes, o.stream);
+        keep_states(one.state, checkpoints->data(), packed ? 1 : n.batch, kept, piece.checkpoint, bytes, o.stream);
     }
+    return checkpoints;
+}
+
+// The call on heads that share keys and queries alike. O is written, the states are advanced.
+std::optional<Tensor> run_call(const gated::Call& call, const LinearOptions& o, bool anything) {
+    if (anything && run_packed(call.args, call.sizes, o)) return {};
+    return run_pieces(call, o, anything);
 }
 
 }  // namespace
@@ -209,7 +244,19 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     LinearResult out{Tensor(q.dtype(), n.output, o.stream), gated::first_states(n, o), {}};
     a.o = out.O.data(), a.state = out.state.as<float>();
     const bool anything = out.O.size() > 0 || out.state.size() > 0;
-    if (!anything || !run_packed(a, n, o)) run_pieces(call, o, anything, out);
+    gated::each_part(call, o.stream, [&](gated::Call part, const SomeHeads& some) {
+        if (some.together == some.period) {
+            out.checkpoints = run_call(part, o, anything);
+            return;
+        }
+        const Tensor state = from_heads(out.state, some, o.stream);
+        part.args.state = state.as<float>();
+        const std::optional<Tensor> kept = run_call(part, o, anything);
+        to_heads(state, some, out.state, o.stream);
+        if (!kept) return;
+        if (!out.checkpoints) out.checkpoints = Tensor(DType::f32, {kept->shape()[0], n.heads, n.dk, n.dv}, o.stream);
+        to_heads(*kept, some, *out.checkpoints, o.stream);
+    });
     if (anything && gated::is_causal(a, n, o) && a.scale != 1)
         scale_by(out.O.data(), out.O.type(), out.O.size(), a.scale, o.stream);
     if (o.inplace) {
@@ -237,12 +284,23 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     given.state = state;
     const Tensor own = there ? state : gated::first_states(n, given);
     a.o = O.data(), a.state = own.as<float>();
-    const gated::Runs runs(call, {}, 1, o.stream);
-    if (states) states->clear();
-    for (const Piece& token : runs.pieces.list) {
-        gated_step(runs.args_of(a, token), o.stream);
-        if (states) states->push_back(own.copy(o.stream));
+    if (states) {
+        states->clear();
+        for (Index t = 0; t < n.N; ++t) states->emplace_back(DType::f32, own.shape(), o.stream);
     }
+    gated::each_part(call, o.stream, [&](gated::Call part, const SomeHeads& some) {
+        const bool all = some.together == some.period;
+        const Tensor advanced = all ? own : from_heads(own.reshape(n.state_shape), some, o.stream);
+        part.args.state = advanced.as<float>();
+        const gated::Runs runs(part, {}, 1, o.stream);
+        for (const Piece& token : runs.pieces.list) {
+            gated_step(runs.args_of(part.args, token), o.stream);
+            if (states)
+                to_heads(advanced.reshape(part.sizes.state_shape), some,
+                         (*states)[static_cast<std::size_t>(token.first)].reshape(n.state_shape), o.stream);
+        }
+        if (!all) to_heads(advanced, some, own.reshape(n.state_shape), o.stream);
+    });
     if (!there) gated::write_states(own, n, state, o.stream);
 }
 

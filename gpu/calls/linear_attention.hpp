@@ -7,6 +7,7 @@
 #include "core/gated/linear_attention.hpp"
 #include "gpu/calls/pieces.hpp"
 #include "gpu/gated/problem.hpp"
+#include "gpu/tensor/places.hpp"
 #include "gpu/tensor/tensor.hpp"
 
 namespace causeway::gpu {
@@ -26,8 +27,9 @@ struct LinearResult {
 // linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when
 // everything is queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on
 // tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
-// Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU, but for heads of q that are
-// neither those of k nor of v. A packed sequence, and what lies between two checkpoints, has the bits of a call of its
+// Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU; where heads of q are fewer
+// than those of v and not those of k, the heads of v that share both theirs are computed together, call after call. A
+// packed sequence, and what lies between two checkpoints, has the bits of a call of its
 // own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
 // (gpu/gated/registry.hpp). deterministic is "run" by itself. With "prefix" no bit of an output depends on later tokens
 // and gates, N, the batch, the heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores
@@ -50,6 +52,19 @@ struct Call {
     Tensor log_decay, beta;
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
+
+// Of each `period` consecutive heads of v, which have whole heads of q and of k, the first `together`, the next and so
+// on share one of both: all of them where the heads of q or of k are those of v, or both are as many.
+SomeHeads heads_together(const causeway::gated::Sizes&);
+// The call on these heads alone. Its gates are copies of theirs, [batch, heads, N, ..] like its states.
+Call part_of(const Call&, const SomeHeads&, cudaStream_t);
+// f(call, heads) for the call on all heads, or for one after the other of those that share both queries and keys.
+template <class F>
+void each_part(const Call& call, cudaStream_t stream, F&& f) {
+    SomeHeads some = heads_together(call.sizes);
+    if (some.together == some.period) return f(call, some);
+    for (; some.first < some.period; some.first += some.together) f(part_of(call, some, stream), some);
+}
 
 // Whether causal linear attention computes the call: without gates and the delta rule, in chunks, but for "prefix",
 // since where its methods begin new states hangs on N. It knows no scale, which BFloat16 takes afterwards; Float16 may

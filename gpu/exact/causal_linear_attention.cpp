@@ -6,6 +6,7 @@
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/calls/pieces.hpp"
+#include "gpu/exact/grouped.hpp"
 #include "gpu/exact/normalize.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/tensor/elementwise.hpp"
@@ -40,6 +41,19 @@ const CausalMethod& method_for(const std::string& name, std::optional<Index> blo
     return m;
 }
 
+void check_states(const Dimensions& n, const CausalOptions& o) {
+    if (!o.cu_seqlens.empty()) causeway::kit::packed_spans(o.cu_seqlens, n.batch, n.N);
+    if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
+    if (!o.state && !o.state_indices.empty())
+        fail("state_indices: given, but no state, expected the pool of their slots as it");
+    if (!o.state && o.inplace) fail("inplace: true, but no state is given, expected one to write to");
+    if (!o.state) return;
+    causeway::CausalOptions forms;
+    forms.normalize = o.normalize, forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices;
+    forms.inplace = o.inplace, forms.state = o.state->form();
+    causeway::exact::check_states(n, forms);
+}
+
 CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const Dimensions& n,
                        const std::vector<double>& gamma, Precision precision) {
     CausalArgs a;
@@ -62,20 +76,6 @@ Tensor joined(const Tensor& sums, const Tensor& keys, Index wide, cudaStream_t s
     copy_columns(out.as<float>(), wide, sums.as<float>(), wide - 1, wide - 1, keys.size(), stream);
     copy_columns(out.as<float>() + wide - 1, wide, keys.as<float>(), 1, 1, keys.size(), stream);
     return out;
-}
-
-// What the checks of the CPU need to know of a call's states.
-void check_states(const Dimensions& n, const CausalOptions& o) {
-    if (!o.cu_seqlens.empty()) causeway::kit::packed_spans(o.cu_seqlens, n.batch, n.N);
-    if (o.checkpoint_every < 0) fail("checkpoint_every: ", o.checkpoint_every, ", expected 1 or more, or 0 for none");
-    if (!o.state && !o.state_indices.empty())
-        fail("state_indices: given, but no state, expected the pool of their slots as it");
-    if (!o.state && o.inplace) fail("inplace: true, but no state is given, expected one to write to");
-    if (!o.state) return;
-    causeway::CausalOptions forms;
-    forms.normalize = o.normalize, forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices;
-    forms.inplace = o.inplace, forms.state = o.state->form();
-    causeway::exact::check_states(n, forms);
 }
 
 // The states of a call's sequences: `sums` [sequences, h, r, d] and, for normalised attention, `keys` [sequences, h,
@@ -120,11 +120,51 @@ void run(const CausalMethod& method, CausalArgs a, float* keys, const CausalOpti
     normalize(a, o.stream, keys);
 }
 
+// Writes the final states to where the first ones came from.
+void write_states(CausalResult& out, const CausalOptions& o) {
+    const Tensor& given = *o.state;
+    if (!o.state_indices.empty()) to_slots(out.state.to(given.dtype(), o.stream), o.state_indices, given, o.stream);
+    else convert(out.state.data(), out.state.type(), given.data(), given.type(), given.size(), o.stream);
+    out.state = given;
+}
+
+// Heads that are shared: part by part.
+CausalResult by_parts(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o, const Dimensions& n) {
+    const GroupedHeads heads(n);
+    const Tensor before = !o.state                  ? Tensor()
+                          : o.state_indices.empty() ? *o.state
+                                                    : from_slots(*o.state, o.state_indices, o.stream);
+    CausalResult out{Tensor(V.dtype(), causeway::exact::output_shape(V.form(), n), o.stream), {}, {}};
+    const auto collect = [&](const Tensor& part, Index j, auto& all) {
+        Shape shape = part.shape();
+        shape[1] = n.state_heads();
+        if (j == 0) all = Tensor(DType::f32, shape, o.stream);
+        to_heads(part, heads.of(n.shared_V, j), all, o.stream);
+    };
+    for (Index j = 0; j < heads.parts(); ++j) {
+        CausalOptions one = o;
+        one.state_indices.clear(), one.inplace = false;
+        one.return_state = (o.return_state || o.inplace) && heads.has_states(j);
+        one.decay = heads.decay_of(o.decay, j);
+        if (o.state) one.state = from_heads(before, heads.of(n.shared_V, j), o.stream);
+        const CausalResult part = causal_linear_attention(heads.part_of(B, n.shared_B, j, o.stream),
+                                                          heads.part_of(C, n.shared_C, j, o.stream),
+                                                          heads.part_of(V, n.shared_V, j, o.stream), one);
+        to_heads(part.O, heads.of(1, j), heads.four(out.O, 1), o.stream);
+        if (one.return_state) collect(part.state, j, out.state);
+        if (!part.checkpoints || !heads.has_states(j)) continue;
+        if (j == 0) out.checkpoints = Tensor();
+        collect(*part.checkpoints, j, *out.checkpoints);
+    }
+    if (o.inplace) write_states(out, o);
+    return out;
+}
+
 }  // namespace
 
 CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
-    const Dimensions n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
-    const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
+    const Dimensions n = causeway::exact::check_grouped_inputs(B.form(), C.form(), V.form());
+    const auto gamma = causeway::exact::check_decay(o.decay, n.state_heads());
     causeway::kit::check_scale(o.scale, n.dtype);
     refuse_prefix(o.deterministic, "causal_linear_attention on the GPU");
     check_states(n, o);
@@ -135,6 +175,7 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
         wide.O = wide.O.to(DType::f16, o.stream);
         return wide;
     }
+    if (GroupedHeads(n).any()) return by_parts(B, C, V, o, n);
     const CausalMethod& method = method_for(o.method, o.block);
     const bool state = o.state || o.return_state || o.checkpoint_every > 0;
     if (state && !method.state) fail("state: the method \"", method.name, "\" carries no state");
@@ -175,11 +216,7 @@ CausalResult causal_linear_attention(const Tensor& B, const Tensor& C, const Ten
     }
     if (kept) out.checkpoints = kept->together(o.normalize, o.stream);
     if (o.return_state || o.inplace) out.state = states->together(o.normalize, o.stream);
-    if (!o.inplace) return out;
-    const Tensor& given = *o.state;
-    if (!o.state_indices.empty()) to_slots(out.state.to(given.dtype(), o.stream), o.state_indices, given, o.stream);
-    else convert(out.state.data(), out.state.type(), given.data(), given.type(), given.size(), o.stream);
-    out.state = given;
+    if (o.inplace) write_states(out, o);
     return out;
 }
 

@@ -40,20 +40,17 @@ GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, 
     const gated::GeneralCall call = gated::check_general(q, k, v, o);
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
-    refuse_pool(n.slots, "the gradient on the GPU");
-    refuse_in_place(o.inplace, "the gradient on the GPU");
-    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    refuse_states_of_gradient(o.checkpoint_every, o.inplace);
     const auto made = [&](Index heads, Index width) {
         return Tensor(DType::f32, {n.batch, heads, n.N, width}, o.stream);
     };
     const Tensor dq = made(n.heads * n.group, n.dk), dk = made(n.heads, n.dk), dv = made(n.heads, n.dv),
                  da = made(n.gates > 0 ? n.heads : 0, n.gates), du = made(n.erases ? n.heads : 0, n.dk),
                  dw = made(n.erases ? n.heads : 0, n.dk);
-    const Tensor state =
-        o.state ? o.state->to(DType::f32, o.stream) : Tensor::zeros(DType::f32, n.state_shape, o.stream);
+    const std::optional<Tensor> given = gated::states_before(n, o.state, o.stream);
+    const Tensor state = given ? *given : Tensor::zeros(DType::f32, n.state_shape, o.stream);
     GeneralGradient out;
-    out.dstate = dstate ? dstate->own(DType::f32, o.stream).reshape(n.state_shape)
-                        : Tensor::zeros(DType::f32, n.state_shape, o.stream);
+    out.dstate = gated::last_gradient(n, dstate, o.stream);
     GeneralGradArgs a;
     a.in = call.args;
     a.in.state = state.as<float>();
@@ -76,6 +73,7 @@ GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, 
         out.du = shared_as_given(du, *o.u, n.u_shared, o.stream);
         out.dw = shared_as_given(dw, *o.w, n.w_shared, o.stream);
     }
+    if (!n.slots.empty()) out.dstate = gradient_of_slots(out.dstate, n.slots, o.state->shape()[0], o.stream);
     return out;
 }
 

@@ -32,6 +32,21 @@ void check_gradients(const causeway::gated::Sizes& n, const Tensor& v, const Ten
     }
 }
 
+Tensor last_gradient(const causeway::gated::Sizes& n, const std::optional<Tensor>& dstate, cudaStream_t stream) {
+    return dstate ? dstate->own(DType::f32, stream).reshape(n.state_shape)
+                  : Tensor::zeros(DType::f32, n.state_shape, stream);
+}
+
+std::optional<Tensor> states_before(const causeway::gated::Sizes& n, const std::optional<Tensor>& state,
+                                    cudaStream_t stream) {
+    if (!state) {
+        if (!n.slots.empty()) fail("state_indices: given, but no state, expected the pool of their slots as it");
+        return {};
+    }
+    if (!n.slots.empty()) return from_slots(*state, n.slots, stream).to(DType::f32, stream);
+    return state->to(DType::f32, stream).reshape(n.state_shape);
+}
+
 }  // namespace gated
 
 namespace {
@@ -84,48 +99,62 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
-    refuse_pool(n.slots, "the gradient on the GPU");
+    refuse_states_of_gradient(o.checkpoint_every, o.inplace);
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),
                        {},
                        {},
                        {}};
-    out.dstate = dstate ? dstate->own(DType::f32, o.stream).reshape(n.state_shape)
-                        : Tensor::zeros(DType::f32, n.state_shape, o.stream);
-    const Tensor state = o.state ? o.state->to(DType::f32, o.stream) : Tensor();
+    out.dstate = gated::last_gradient(n, dstate, o.stream);
+    const std::optional<Tensor> state = gated::states_before(n, o.state, o.stream);
     // Every head of v gives keys and queries that it shares a gradient of its own; they are added up.
     const Index every_head = n.batch * n.heads * n.group;
     const Tensor dq = n.shared_queries > 1 ? Tensor(q.dtype(), {every_head, n.N, n.dk}, o.stream) : out.dq,
                  dk = n.shared_keys > 1 ? Tensor(k.dtype(), {n.batch * n.heads, n.N, n.dk}, o.stream) : out.dk;
-    GatedGradArgs a;
-    a.in = call.args;
-    a.in.state = o.state ? state.as<float>() : nullptr;
-    a.dO = dO.data();
-    a.dq = dq.data(), a.dk = dk.data(), a.dv = out.dv.data();
-    if (n.shared_queries > 1) a.dq_stride = contiguous(a.in.H * a.in.group, n.N, a.in.dk);
-    if (n.shared_keys > 1) a.dk_stride = contiguous(a.in.H, n.N, a.in.dk);
-    a.dstate = out.dstate.as<float>();
-    Tensor dg, dbeta;
-    if (a.in.g) {
-        dg = Tensor(DType::f32, {n.batch, n.heads, n.N, n.gates}, o.stream);
-        a.dg = dg.as<float>();
-    }
-    if (a.in.beta) {
-        dbeta = Tensor(DType::f32, {n.batch, n.heads, n.N, 1}, o.stream);
-        a.dbeta = dbeta.as<float>();
-    }
-    const gated::Runs runs(call, o.cu_seqlens, 0, o.stream);
-    run_all(a, runs, o.stream);
-    if (runs.pieces.list.size() > 1) {
-        const auto& cuts = runs.pieces.cuts;
-        if (a.in.g) dg = by_heads(dg, cuts, runs.heads, n.gates, o.stream);
-        if (a.in.beta) dbeta = by_heads(dbeta, cuts, runs.heads, 1, o.stream);
-    }
+    const auto like_gate = [&](bool there, Index width) {
+        return there ? Tensor(DType::f32, {n.batch, n.heads, n.N, width}, o.stream) : Tensor();
+    };
+    const Tensor dg = like_gate(call.args.g, n.gates), dbeta = like_gate(call.args.beta, 1);
+    gated::each_part(call, o.stream, [&](const gated::Call& part, const SomeHeads& some) {
+        const bool all = some.together == some.period;
+        const auto of_part = [&](const Tensor& x) { return all ? x : from_heads(x, some, o.stream); };
+        // The first head of the part in a gradient with a head for each of v.
+        const auto first = [&](const Tensor& x, Index width) {
+            return x.as<char>() + some.first * n.N * width * bytes_of(x.type());
+        };
+        GatedGradArgs a;
+        a.in = part.args;
+        const Tensor own_state = state ? of_part(*state) : Tensor(), own_dstate = of_part(out.dstate);
+        a.in.state = state ? own_state.as<float>() : nullptr;
+        a.dO = first(dO, n.dv), a.dv = first(out.dv, n.dv);
+        a.dq = first(dq, n.dk), a.dk = first(dk, n.dk);
+        const Strides every = contiguous(a.in.H * a.in.group, n.N, a.in.dk);
+        const auto of_every = [&](Index heads) {
+            return all ? contiguous(heads, n.N, a.in.dk) : Strides{some.period * every.head, every.head, every.token};
+        };
+        if (n.shared_queries > 1) a.dq_stride = of_every(a.in.H * a.in.group);
+        if (n.shared_keys > 1) a.dk_stride = of_every(a.in.H);
+        a.dstate = own_dstate.as<float>();
+        const Tensor own_dg = a.in.g ? of_part(dg) : Tensor(), own_dbeta = a.in.beta ? of_part(dbeta) : Tensor();
+        if (a.in.g) a.dg = own_dg.as<float>();
+        if (a.in.beta) a.dbeta = own_dbeta.as<float>();
+        const gated::Runs runs(part, o.cu_seqlens, 0, o.stream);
+        run_all(a, runs, o.stream);
+        const auto hand_back = [&](const Tensor& own, const Tensor& whole, Index width) {
+            const bool cut = runs.pieces.list.size() > 1;
+            const Tensor x = cut ? by_heads(own, runs.pieces.cuts, runs.heads, width, o.stream) : own;
+            if (cut || !all) to_heads(x, some, whole, o.stream);
+        };
+        if (a.in.g) hand_back(own_dg, dg, n.gates);
+        if (a.in.beta) hand_back(own_dbeta, dbeta, 1);
+        if (!all) to_heads(own_dstate, some, out.dstate, o.stream);
+    });
     if (n.shared_queries > 1) add_shared(dq, out.dq, n.shared_queries, o.stream);
     if (n.shared_keys > 1) add_shared(dk, out.dk, n.shared_keys, o.stream);
-    if (a.in.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
-    if (a.in.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
+    if (call.args.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
+    if (call.args.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
+    if (!n.slots.empty()) out.dstate = gradient_of_slots(out.dstate, n.slots, o.state->shape()[0], o.stream);
     return out;
 }
 

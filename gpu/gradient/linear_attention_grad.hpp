@@ -13,7 +13,8 @@ struct LinearGradient {
     std::optional<Tensor>
         dlog_decay;               // where the update has it, shape and type of log_decay: with respect to g, not e^g
     std::optional<Tensor> dbeta;  // where the update has it, shape and type of beta
-    Tensor dstate;                // Float32 [b, h, d_k, d_v], with respect to the state before the first token
+    Tensor dstate;                // Float32, with respect to the state before the first token: [b, h, d_k, d_v], or
+                                  // the shape of the pool where the states are slots of one
 };
 
 // linear_attention_grad of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Deterministic.
@@ -26,6 +27,12 @@ namespace gated {
 // Throws Error where what arrives at the outputs or the last state is not like them.
 void check_gradients(const causeway::gated::Sizes& n, const Tensor& v, const Tensor& dO,
                      const std::optional<Tensor>& dstate);
+// What arrives at the last states, in Float32 [sequences, heads, d_k, d_v], the caller's to change: zeros where nothing
+// does.
+Tensor last_gradient(const causeway::gated::Sizes& n, const std::optional<Tensor>& dstate, cudaStream_t);
+// The states before the first tokens, in Float32, those of its slots where `state` is a pool; nothing where none is
+// given.
+std::optional<Tensor> states_before(const causeway::gated::Sizes& n, const std::optional<Tensor>& state, cudaStream_t);
 // The gradient of a gate, [batch, heads, N, width], as it was given: summed over the heads where one served all.
 Tensor as_given(const Tensor& grad, const Tensor& given, cudaStream_t stream);
 

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <utility>
 
+#include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/tensor/places.hpp"
 
@@ -10,14 +12,6 @@ namespace {
 using std::int64_t;
 
 constexpr unsigned threads = 256;
-
-// Numbers of the host on the device.
-Buffer on_device(const std::vector<Index>& x, cudaStream_t stream) {
-    static_assert(sizeof(Index) == sizeof(int64_t));
-    Buffer out(x.size() * sizeof(Index), stream);
-    check(cudaMemcpyAsync(out.data(), x.data(), out.bytes(), cudaMemcpyHostToDevice, stream), "copying offsets");
-    return out;
-}
 
 // Row i of the states and row slots[i] of the pool, `words` words of type W each, a thread block a row.
 template <class W>
@@ -42,6 +36,26 @@ void move(const Tensor& states, const Tensor& pool, const std::vector<Index>& sl
     if (row % 16 == 0) run(states.as<uint4>());
     else run(states.as<uint16_t>());  // no element is smaller
     check_launch("moving states");
+}
+
+// Row slots[i] of the pool += row rows[i] of the states, of distinct slots; a thread block a row.
+__global__ void add_slots(const float* states, const int64_t* rows, float* pool, const int64_t* slots, int64_t size) {
+    const float* const a = states + rows[blockIdx.x] * size;
+    float* const b = pool + slots[blockIdx.x] * size;
+    for (int64_t i = threadIdx.x; i < size; i += threads) b[i] += a[i];
+}
+
+// Copies between rows of `heads.together` heads of x and of `part`, which has these alone.
+void move_heads(const Tensor& part, const SomeHeads& heads, const Tensor& x, bool to_part, cudaStream_t stream) {
+    if (part.bytes() == 0) return;
+    const Shape& s = x.shape();
+    const std::size_t head = x.bytes() / static_cast<std::size_t>(s[0] * s[1]),
+                      bytes = static_cast<std::size_t>(heads.together) * head,
+                      pitch = static_cast<std::size_t>(heads.period) * head;
+    char* const first = x.as<char>() + static_cast<std::size_t>(heads.first) * head;
+    RowCopy copy{part.data(), bytes, first, pitch, bytes, part.bytes() / bytes};
+    if (!to_part) std::swap(copy.to_pitch, copy.from_pitch), copy.to = first, copy.from = part.data();
+    copy_rows(copy, stream, "copying heads");
 }
 
 // Element (head, token, c) of x lies in its piece at cut · heads + head · n + token - cut.
@@ -76,6 +90,13 @@ Tensor moved(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index
 
 }  // namespace
 
+Buffer on_device(const std::vector<Index>& x, cudaStream_t stream) {
+    static_assert(sizeof(Index) == sizeof(int64_t));
+    Buffer out(x.size() * sizeof(Index), stream);
+    check(cudaMemcpyAsync(out.data(), x.data(), out.bytes(), cudaMemcpyHostToDevice, stream), "copying numbers");
+    return out;
+}
+
 Tensor from_slots(const Tensor& pool, const std::vector<Index>& slots, cudaStream_t stream) {
     Shape shape = pool.shape();
     shape[0] = static_cast<Index>(slots.size());
@@ -86,6 +107,47 @@ Tensor from_slots(const Tensor& pool, const std::vector<Index>& slots, cudaStrea
 
 void to_slots(const Tensor& states, const std::vector<Index>& slots, const Tensor& pool, cudaStream_t stream) {
     move(states, pool, slots, true, stream);
+}
+
+Tensor gradient_of_slots(const Tensor& states, const std::vector<Index>& slots, Index count, cudaStream_t stream) {
+    Shape shape = states.shape();
+    shape[0] = count;
+    Tensor out = Tensor::zeros(DType::f32, shape, stream);
+    std::vector<Index> rows(slots.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<Index>(i);
+    while (!rows.empty() && states.size() > 0) {
+        // The first sequence that is left of each slot: no two of a launch have the same.
+        std::vector<bool> taken(static_cast<std::size_t>(count), false);
+        std::vector<Index> now, places, later;
+        for (const Index row : rows) {
+            const Index slot = slots[static_cast<std::size_t>(row)];
+            if (taken[static_cast<std::size_t>(slot)]) {
+                later.push_back(row);
+                continue;
+            }
+            taken[static_cast<std::size_t>(slot)] = true;
+            now.push_back(row), places.push_back(slot);
+        }
+        const Buffer from = on_device(now, stream), to = on_device(places, stream);
+        add_slots<<<static_cast<unsigned>(now.size()), threads, 0, stream>>>(
+            states.as<float>(), from.as<int64_t>(), out.as<float>(), to.as<int64_t>(),
+            states.size() / static_cast<Index>(slots.size()));
+        check_launch("adding up gradients of states");
+        rows = std::move(later);
+    }
+    return out;
+}
+
+Tensor from_heads(const Tensor& x, const SomeHeads& heads, cudaStream_t stream) {
+    Shape shape = x.shape();
+    shape[1] = shape[1] / heads.period * heads.together;
+    Tensor out(x.dtype(), shape, stream);
+    move_heads(out, heads, x, true, stream);
+    return out;
+}
+
+void to_heads(const Tensor& part, const SomeHeads& heads, const Tensor& x, cudaStream_t stream) {
+    move_heads(part, heads, x, false, stream);
 }
 
 Tensor by_pieces(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index width, cudaStream_t stream) {

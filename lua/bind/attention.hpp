@@ -61,6 +61,16 @@ void push_causal_gradient(lua_State* L, const Gradient& g, const std::optional<T
     make_result(L, "a table of gradients", "ddecay dstate");
 }
 
+// Pushes the states after each token of a step, as an array.
+template <class Tensor>
+void push_states(lua_State* L, const std::vector<Tensor>& states) {
+    lua_createtable(L, static_cast<int>(states.size()), 0);
+    for (std::size_t t = 0; t < states.size(); ++t) {
+        push(L, states[t]);
+        lua_rawseti(L, -2, static_cast<lua_Integer>(t) + 1);
+    }
+}
+
 // Whether the option is a number, not a list of them.
 inline bool is_one_number(lua_State* L, const Options& given, const char* key) {
     const bool one = given.push(key) == LUA_TNUMBER;

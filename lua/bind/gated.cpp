@@ -66,11 +66,7 @@ int linear_attention_step_(lua_State* L) {
     push(L, O);
     push(L, state);
     if (!o.keep_states) return 2;
-    lua_createtable(L, static_cast<int>(states.size()), 0);
-    for (std::size_t t = 0; t < states.size(); ++t) {
-        push(L, states[t]);
-        lua_rawseti(L, -2, static_cast<lua_Integer>(t) + 1);
-    }
+    push_states(L, states);
     return 3;
 }
 

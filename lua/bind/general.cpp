@@ -6,6 +6,7 @@
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/result.hpp"
+#include "lua/bind/state_pool.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -26,24 +27,30 @@ int general_linear_attention_(lua_State* L) {
     return push_output(L, result);
 }
 
-// general_linear_attention_step(q, k, v, state, options) -> output, state
+// general_linear_attention_step(q, k, v, state, options) -> output, state (, array of states)
 int general_linear_attention_step_(lua_State* L) {
     const auto& call = calls::general_linear_attention_step<Tensor>();
     const Arguments given(L, call);
     auto [q, k, v, state] = given.tensors<Tensor, 4>();
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     refuse_counting("general_linear_attention_step",
                     "general_linear_attention, with mode = \"recurrent\" for the same operations");
     const auto size = gated::check_general_sizes(q, k, v, o);
     if (!o.inplace) {
         gated::check_state(state, v, size, false);
-        state = state.dtype() == size.compute ? state.copy() : state.to(size.compute);
+        const Tensor own = gated::states_of(state, size);
+        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
+        o.state_indices.clear();
     }
     Tensor O(q.dtype(), size.output);
-    general_linear_attention_step(q, k, v, state, O, o);
+    std::vector<Tensor> states;
+    general_linear_attention_step(q, k, v, state, O, o, o.keep_states ? &states : nullptr);
     push(L, O);
     push(L, state);
-    return 2;
+    if (!o.keep_states) return 2;
+    push_states(L, states);
+    return 3;
 }
 
 // general_linear_attention_grad(q, k, v, dO, options) -> {dq, dk, dv, da, du, dw, dstate}
@@ -52,7 +59,8 @@ int general_linear_attention_grad_(lua_State* L) {
     const Arguments given(L, call);
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
     refuse_counting("general_linear_attention_grad", "a forward call");
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     push_general_gradient(L, general_linear_attention_grad(q, k, v, dO, o, o.dstate));
     return 1;
 }
@@ -60,8 +68,11 @@ int general_linear_attention_grad_(lua_State* L) {
 }  // namespace
 
 void open_general(lua_State* L) {
-    add_functions_by_device(L, {{"general_linear_attention", guarded<general_linear_attention_>},
-                                {"general_linear_attention_step", guarded<general_linear_attention_step_>},
+    const lua_CFunction
+        whole = guarded<pooled<calls::general_linear_attention<Tensor>, general_linear_attention_>>,
+        step = guarded<pooled<calls::general_linear_attention_step<Tensor>, general_linear_attention_step_>>;
+    add_functions_by_device(L, {{"general_linear_attention", whole},
+                                {"general_linear_attention_step", step},
                                 {"general_linear_attention_grad", guarded<general_linear_attention_grad_>}});
 }
 

@@ -10,6 +10,7 @@
 #include "core/tensor/rearrange.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/state_pool.hpp"
 #include "lua/bind/tensor_args.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/base/device.hpp"
@@ -154,13 +155,15 @@ struct Found {
     }
 
 private:
+    static bool is_there(lua_State* L, int index) { return is_gpu_tensor(L, index) || is_gpu_pool(L, index); }
+
     void note(lua_State* L, int index, int argument) {
         if (is_tensor(L, index) && cpu == 0) cpu = argument;
-        if (is_gpu_tensor(L, index) && gpu == 0) gpu = argument;
+        if (is_there(L, index) && gpu == 0) gpu = argument;
     }
 
     void note_overwritten(lua_State* L, int index, std::string_view name) {
-        if (may_overwrite_ && may_overwrite_->in_place == name && is_gpu_tensor(L, index)) overwritten = Place::gpu;
+        if (may_overwrite_ && may_overwrite_->in_place == name && is_there(L, index)) overwritten = Place::gpu;
     }
 
     // Of the value at the top, in the table that is `argument`.

@@ -23,6 +23,7 @@
 #include "lua/bind/call.hpp"
 #include "lua/bind/gpu_around.hpp"
 #include "lua/bind/report.hpp"
+#include "lua/bind/state_pool.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -64,7 +65,8 @@ int causal_linear_attention_grad_(lua_State* L) {
     const auto& call = calls::causal_linear_attention_grad<Tensor>();
     const Arguments given(L, call);
     const auto [B, C, V, dO] = given.tensors<Tensor, 4>();
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     if (o.asked())
         fail(
             "shards: given, but on the GPU this gradient is computed by one GPU, expected linear_attention_grad, or "
@@ -124,11 +126,7 @@ int linear_attention_step_(lua_State* L) {
     push(L, O);
     push(L, state);
     if (!read.keep_states) return 2;
-    lua_createtable(L, static_cast<int>(states.size()), 0);
-    for (std::size_t t = 0; t < states.size(); ++t) {
-        push(L, states[t]);
-        lua_rawseti(L, -2, static_cast<lua_Integer>(t) + 1);
-    }
+    push_states(L, states);
     return 3;
 }
 
@@ -166,27 +164,36 @@ int general_linear_attention_step_(lua_State* L) {
     const auto& call = calls::general_linear_attention_step<Tensor>();
     const Arguments given(L, call);
     auto [q, k, v, state] = given.tensors<Tensor, 4>();
-    gpu::GeneralOptions o{given.read(call)};
-    const bool inplace = o.inplace;
+    const auto read = given.read(call);
+    gpu::GeneralOptions o{read};
+    count_slots_from_zero(o);
     o.inplace = false;  // the step always advances what it is given
     const auto sizes = gpu::gated::check_general(q, k, v, o).sizes;
-    if (!inplace) {
+    if (!read.inplace) {
         causeway::gated::check_state(state.form(), v.form(), sizes, false);
-        state = state.own(DType::f32);
+        gpu::LinearOptions states;
+        states.state = state;
+        const Tensor own = gpu::gated::first_states(sizes, states);
+        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
+        o.state_indices.clear();
     }
     Tensor O(q.dtype(), sizes.output);
-    gpu::general_linear_attention_step(q, k, v, state, O, o);
+    std::vector<Tensor> states;
+    gpu::general_linear_attention_step(q, k, v, state, O, o, read.keep_states ? &states : nullptr);
     wait();
     push(L, O);
     push(L, state);
-    return 2;
+    if (!read.keep_states) return 2;
+    push_states(L, states);
+    return 3;
 }
 
 int general_linear_attention_grad_(lua_State* L) {
     const auto& call = calls::general_linear_attention_grad<Tensor>();
     const Arguments given(L, call);
     const auto [q, k, v, dO] = given.tensors<Tensor, 4>();
-    const auto o = given.read(call);
+    auto o = given.read(call);
+    count_slots_from_zero(o);
     const gpu::GeneralGradient g = gpu::general_linear_attention_grad(q, k, v, dO, gpu::GeneralOptions{o}, o.dstate);
     wait();
     push_general_gradient(L, g);
@@ -260,21 +267,26 @@ int lowrank_(lua_State* L) {
     return push_low_rank(L, result);
 }
 
+template <auto Describe, int (*F)(lua_State*)>
+constexpr lua_CFunction with_pool = guarded<pooled<Describe, F>>;
+
 }  // namespace
 
 lua_CFunction gpu_call(const char* name) {
-    static constexpr Entry calls[] = {{"causal_linear_attention", guarded<causal_linear_attention_>},
-                                      {"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>},
-                                      {"linear_attention", guarded<linear_attention_>},
-                                      {"linear_attention_step", guarded<linear_attention_step_>},
-                                      {"linear_attention_grad", guarded<linear_attention_grad_>},
-                                      {"general_linear_attention", guarded<general_linear_attention_>},
-                                      {"general_linear_attention_step", guarded<general_linear_attention_step_>},
-                                      {"general_linear_attention_grad", guarded<general_linear_attention_grad_>},
-                                      {"softmax_attention", guarded<softmax_attention_>},
-                                      {"softmax_attention_grad", guarded<softmax_attention_grad_>},
-                                      {"tree_decode", guarded<tree_decode_>},
-                                      {"lowrank", guarded<lowrank_>}};
+    static constexpr Entry calls[] = {
+        {"causal_linear_attention", with_pool<calls::causal_linear_attention<Tensor>, causal_linear_attention_>},
+        {"causal_linear_attention_grad", guarded<causal_linear_attention_grad_>},
+        {"linear_attention", with_pool<calls::linear_attention<Tensor>, linear_attention_>},
+        {"linear_attention_step", with_pool<calls::linear_attention_step<Tensor>, linear_attention_step_>},
+        {"linear_attention_grad", guarded<linear_attention_grad_>},
+        {"general_linear_attention", with_pool<calls::general_linear_attention<Tensor>, general_linear_attention_>},
+        {"general_linear_attention_step",
+         with_pool<calls::general_linear_attention_step<Tensor>, general_linear_attention_step_>},
+        {"general_linear_attention_grad", guarded<general_linear_attention_grad_>},
+        {"softmax_attention", guarded<softmax_attention_>},
+        {"softmax_attention_grad", guarded<softmax_attention_grad_>},
+        {"tree_decode", guarded<tree_decode_>},
+        {"lowrank", guarded<lowrank_>}};
     for (const Entry& call : calls) {
         if (std::strcmp(call.name, name) == 0) return call.function;
     }

@@ -7,33 +7,89 @@
 
 #include "core/kit/state_pool.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/gpu.hpp"
+
+#ifdef CAUSEWAY_GPU
+#include "gpu/tensor/state_pool.hpp"
+#endif
 
 namespace causeway::lua {
 namespace {
 
-using kit::StatePool;
-
 constexpr const char* pool_type = "causeway.StatePool";
+
+// A pool, wherever its states are.
+class AnyPool {
+public:
+    virtual ~AnyPool() = default;
+    virtual const Shape& shape() const = 0;
+    virtual std::size_t bytes() const = 0;
+    virtual bool on_gpu() const = 0;
+    virtual void push_states(lua_State* L, const std::vector<Index>& slots) const = 0;
+    // Puts the Tensor at `index`.
+    virtual void put(lua_State* L, int index, const std::vector<Index>& slots, const char* argument) = 0;
+};
+
+class CpuPool : public AnyPool {
+public:
+    explicit CpuPool(const Shape& s) : pool_(s[0], s[1], s[2], s[3]) {}
+    const Shape& shape() const override { return pool_.shape(); }
+    std::size_t bytes() const override { return pool_.bytes(); }
+    bool on_gpu() const override { return false; }
+    void push_states(lua_State* L, const std::vector<Index>& slots) const override { push(L, pool_.states(slots)); }
+    void put(lua_State* L, int index, const std::vector<Index>& slots, const char* argument) override {
+        pool_.put(check_tensor(L, index, argument), slots);
+    }
+
+private:
+    kit::StatePool pool_;
+};
+
+#ifdef CAUSEWAY_GPU
+class GpuPool : public AnyPool {
+public:
+    explicit GpuPool(const Shape& s) : pool_(s[0], s[1], s[2], s[3]) {}
+    const Shape& shape() const override { return pool_.shape(); }
+    std::size_t bytes() const override { return pool_.bytes(); }
+    bool on_gpu() const override { return true; }
+    void push_states(lua_State* L, const std::vector<Index>& slots) const override { push(L, pool_.states(slots)); }
+    void put(lua_State* L, int index, const std::vector<Index>& slots, const char* argument) override {
+        pool_.put(check_gpu_tensor(L, index, argument), slots);
+    }
+
+private:
+    gpu::StatePool pool_;
+};
+#endif
+
+std::unique_ptr<AnyPool> made_pool(const Shape& s, [[maybe_unused]] bool on_gpu) {
+#ifdef CAUSEWAY_GPU
+    if (on_gpu) return std::make_unique<GpuPool>(s);
+#endif
+    return std::make_unique<CpuPool>(s);
+}
 
 bool is_pool(lua_State* L, int index) { return luaL_testudata(L, index, pool_type) != nullptr; }
 
-StatePool& check_pool(lua_State* L, int index, const char* function) {
+AnyPool& pool_at(lua_State* L, int index) { return **static_cast<std::unique_ptr<AnyPool>*>(lua_touserdata(L, index)); }
+
+AnyPool& check_pool(lua_State* L, int index, const char* function) {
     if (!is_pool(L, index)) fail(function, ": expected a StatePool, got a ", type_name(L, index));
-    return **static_cast<std::unique_ptr<StatePool>*>(lua_touserdata(L, index));
+    return pool_at(L, index);
 }
 
-void push_pool(lua_State* L, std::unique_ptr<StatePool> pool) {
-    new (lua_newuserdatauv(L, sizeof(pool), 0)) std::unique_ptr<StatePool>(std::move(pool));
+void push_pool(lua_State* L, std::unique_ptr<AnyPool> pool) {
+    new (lua_newuserdatauv(L, sizeof(pool), 0)) std::unique_ptr<AnyPool>(std::move(pool));
     luaL_setmetatable(L, pool_type);
 }
 
 int collect_pool(lua_State* L) {
-    static_cast<std::unique_ptr<StatePool>*>(lua_touserdata(L, 1))->reset();
+    static_cast<std::unique_ptr<AnyPool>*>(lua_touserdata(L, 1))->reset();
     return 0;
 }
 
 // The slots at `index`, a list that counts from 1, or a Tensor; all of them where nothing is there.
-std::vector<Index> slots_at(lua_State* L, int index, const StatePool& pool, const char* argument) {
+std::vector<Index> slots_at(lua_State* L, int index, const AnyPool& pool, const char* argument) {
     std::vector<Index> slots;
     if (lua_isnoneornil(L, index)) {
         for (Index i = 0; i < pool.shape()[0]; ++i) slots.push_back(i);
@@ -52,19 +108,16 @@ std::vector<Index> slots_at(lua_State* L, int index, const StatePool& pool, cons
     return slots;
 }
 
-// state_pool(slots, h, d_k, d_v) -> a pool of zeros; state_pool(states) -> one that holds these [slots, h, d_k, d_v]
+// state_pool(slots, h, d_k, d_v) -> a pool of zeros; state_pool(states) -> one that holds these [slots, h, d_k, d_v],
+// where they are
 int state_pool(lua_State* L) {
-    if (is_tensor(L, 1)) {
+    const bool on_gpu = is_gpu_tensor(L, 1);
+    if (on_gpu || is_tensor(L, 1)) {
         if (lua_gettop(L) > 1) fail("state_pool: ", lua_gettop(L), " arguments, expected the states alone, or 4 sizes");
-        const Tensor states = check_tensor(L, 1, "states");
-        const Shape& s = states.shape();
+        const Shape s = check_form(L, 1, "states").shape();
         if (s.ndim() != 4) fail("states: ", s.text(), ", expected slots×h×d_k×d_v");
-        auto pool = std::make_unique<StatePool>(s[0], s[1], s[2], s[3]);
-        pool->put(states, [&] {
-            std::vector<Index> all;
-            for (Index i = 0; i < s[0]; ++i) all.push_back(i);
-            return all;
-        }());
+        auto pool = made_pool(s, on_gpu);
+        pool->put(L, 1, slots_at(L, 2, *pool, "slots"), "states");
         push_pool(L, std::move(pool));
         return 1;
     }
@@ -75,21 +128,21 @@ int state_pool(lua_State* L) {
         if (sizes[i] < 1) fail(names[i], ": ", sizes[i], ", expected 1 or more");
     }
     if (lua_gettop(L) > 4) fail("state_pool: ", lua_gettop(L), " arguments, expected 4");
-    push_pool(L, std::make_unique<StatePool>(sizes[0], sizes[1], sizes[2], sizes[3]));
+    push_pool(L, made_pool({sizes[0], sizes[1], sizes[2], sizes[3]}, false));
     return 1;
 }
 
 // pool:states(slots) -> the states in Float32
 int states_of_pool(lua_State* L) {
-    const StatePool& pool = check_pool(L, 1, "states");
-    push(L, pool.states(slots_at(L, 2, pool, "states: slots")));
+    const AnyPool& pool = check_pool(L, 1, "states");
+    pool.push_states(L, slots_at(L, 2, pool, "states: slots"));
     return 1;
 }
 
 // pool:put(slots, states) -> the pool
 int put_into_pool(lua_State* L) {
-    StatePool& pool = check_pool(L, 1, "put");
-    pool.put(check_tensor(L, 3, "put: states"), slots_at(L, 2, pool, "put: slots"));
+    AnyPool& pool = check_pool(L, 1, "put");
+    pool.put(L, 3, slots_at(L, 2, pool, "put: slots"), "put: states");
     lua_settop(L, 1);
     return 1;
 }
@@ -108,7 +161,9 @@ int size_of_pool(lua_State* L) {
 }
 
 int pool_text(lua_State* L) {
-    push_text(L, check_pool(L, 1, "tostring").shape().text() + " StatePool{8 bits, a scale for each slot and head}");
+    const AnyPool& pool = check_pool(L, 1, "tostring");
+    push_text(
+        L, pool.shape().text() + (pool.on_gpu() ? " gpu" : "") + " StatePool{8 bits, a scale for each slot and head}");
     return 1;
 }
 
@@ -151,19 +206,19 @@ public:
         return on;
     }
 
-    // Pushes the arguments, with these states and without slots. Returns how many there are.
-    int push_arguments(const Tensor& own, bool written) const {
+    // Pushes the arguments, with the states at `own` and without slots. Returns how many there are.
+    int push_arguments(int own, bool written) const {
         const int n = named_ ? 1 : std::max(count_, options_);
         for (int i = 1; i <= n; ++i) {
             if (i == options_) push_options(own, written);
-            else if (i == state_) push(L_, own);
+            else if (i == state_) lua_pushvalue(L_, own);
             else lua_pushvalue(L_, i);
         }
         return n;
     }
 
 private:
-    void push_options(const Tensor& own, bool written) const {
+    void push_options(int own, bool written) const {
         lua_newtable(L_);
         if (options_ <= count_ && lua_istable(L_, options_)) {
             for (lua_pushnil(L_); lua_next(L_, options_);) {
@@ -176,7 +231,10 @@ private:
             lua_pushnil(L_);
             lua_setfield(L_, -2, name);
         }
-        if (state_ == 0) set_field(L_, "state", own);
+        if (state_ == 0) {
+            lua_pushvalue(L_, own);
+            lua_setfield(L_, -2, "state");
+        }
         if (written && returns_state_on_request_) set_field(L_, "return_state", true);
     }
 
@@ -192,12 +250,14 @@ public:
 
 }  // namespace
 
+bool is_gpu_pool(lua_State* L, int index) { return is_pool(L, index) && pool_at(L, index).on_gpu(); }
+
 int with_state_pool(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
                     lua_CFunction again) {
     PooledCall call(L, arguments);
     if (!call.push_pool()) return -1;
     const int place = lua_gettop(L);
-    StatePool& pool = check_pool(L, place, function);
+    AnyPool& pool = check_pool(L, place, function);
     call.push_option("state_indices");
     if (lua_isnil(L, -1))
         fail("state_indices: missing, expected the slots of the pool that the sequences have, as the state is a pool");
@@ -207,13 +267,14 @@ int with_state_pool(lua_State* L, const char* function, const std::vector<calls:
     if (on_request) call.return_state_on_request();
     lua_settop(L, place);
     luaL_checkstack(L, LUA_MINSTACK + 8, "too many arguments");
-    const Tensor own = pool.states(slots);
+    pool.push_states(L, slots);
     lua_pushcfunction(L, again);
-    const int given = call.push_arguments(own, written);
+    const int given = call.push_arguments(place + 1, written);
     lua_call(L, given, LUA_MULTRET);
+    lua_remove(L, place + 1);
     const int state = place + 2;  // behind the output
     if (written) {
-        pool.put(check_tensor(L, state, "state"), slots);
+        pool.put(L, state, slots, "state");
         lua_pushvalue(L, place);
         lua_replace(L, state);
         if (!wanted) lua_remove(L, state);

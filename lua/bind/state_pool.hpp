@@ -1,9 +1,12 @@
-// A pool of states in 8 bits (core/kit/state_pool.hpp) as the state of a call.
+// A pool of states in 8 bits (core/kit/state_pool.hpp, gpu/tensor/state_pool.hpp) as the state of a call.
 #pragma once
 
 #include "lua/bind/call.hpp"
 
 namespace causeway::lua {
+
+// Whether a StatePool in the memory of the GPU is there.
+bool is_gpu_pool(lua_State* L, int index);
 
 // Where the state of the call on the stack is a StatePool: makes the call `again` with the states of its slots in
 // Float32, puts the new ones back with inplace = true, pushes the results and returns their number. -1 for another

@@ -5,7 +5,7 @@ manual.causal_linear_attention = {
   text = [[O = (B Cᵀ ⊙ M) V with M[i,j] = γ^(i-j) for i >= j, else 0. B, C [b, h, N, r] and V [b, h, N, d], or without
 the leading dimensions; in the literature q, k, v. V may have a multiple of the heads of C (grouped values:
 consecutive heads of V share one of C), and B a multiple of those of V (grouped queries) or a divisor; O has the heads
-of B or V, whichever are more, decay and states those of V; with shards and on a GPU all have the same heads. One table
+of B or V, whichever are more, decay and states those of V; with shards all have the same heads. One table
 works too: causal_linear_attention{q = q, k = k, v = v}.]],
   notes = [[Returns O alone; with return_state = true the state is the second result. The scale is 1 by default, as the
 formula has it, not the 1/sqrt(d) of softmax_attention, PyTorch and ONNX. Two halves of a sequence with the state

@@ -23,9 +23,10 @@ turn the states after c, 2c, ... tokens; a call with the same options that goes 
 whole. state_indices makes the state a pool [slots, h, d_k, d_v] of many texts: each sequence (or batch entry) starts
 from the slot that its index names, and no other slot is read. With inplace = true it ends in the same slot, in whatever
 type the pool has; without, the states are returned in the order of the sequences. A state may be stored as Float16 or
-BFloat16, which rounds it once a call; state_pool keeps a pool in 8 bits, on the CPU. On a GPU the heads of q are those
-of k or of v, and what lies between two checkpoints is a launch of its own; packed sequences share their launches on
-tensor cores where there are gates or the delta rule, and go one after the other elsewhere.
+BFloat16, which rounds it once a call; state_pool keeps a pool in 8 bits. On a GPU heads of q that are neither those of
+k nor of v cost a launch for each group of heads that shares both, and what lies between two checkpoints is a launch of
+its own; packed sequences share their launches on tensor cores where there are gates or the delta rule, and go one after
+the other elsewhere.
 
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
 number of threads: that is deterministic = "prefix", which every mode keeps on the CPU. "run", the same bits in every
@@ -73,9 +74,10 @@ linear_attention_step(q, k, v, zeros(2, 8, 4),
 
 manual.state_pool = {
   call = "state_pool(slots, h, d_k, d_v)  state_pool(states)",
-  text = [[A pool of states in 8 bits, a quarter of the memory of Float32, for linear_attention, linear_attention_step
-and causal_linear_attention: as the option state, with state_indices = the slots of the texts. A call computes with
-these states in Float32; with inplace = true it puts the new ones back.
+  text = [[A pool of states in 8 bits, a quarter of the memory of Float32, for linear_attention,
+general_linear_attention, their steps and causal_linear_attention: as the option state, with state_indices = the slots
+of the texts. A call computes with these states in Float32; with inplace = true it puts the new ones back. Made of a
+Tensor on the GPU it is there, for calls there.
 
   pool:states(slots)        [#slots, h, d_k, d_v] in Float32, without slots all of them
   pool:put(slots, states)   writes states; a tensor of any type
@@ -156,7 +158,8 @@ general_linear_attention(q, k, v,
 manual.general_linear_attention_step = {
   call = "general_linear_attention_step(q, k, v, state, options)",
   text = [[One token of general_linear_attention, or up to 16, from the state [b, h, d_k, d_v] so far. Returns the
-output and the new state; the given one stays as it is unless inplace = true.]],
+output and the new state; the given one stays as it is unless inplace = true. keep_states and state_indices are as for
+linear_attention_step.]],
   notes = [[One table works too: general_linear_attention_step{q = q, k = k, v = v, state = S}.]],
   example = [[
 q, k, v = randn(2, 1, 8), randn(2, 1, 8), randn(2, 1, 4)

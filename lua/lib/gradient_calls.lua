@@ -146,11 +146,12 @@ attention("linear_attention_step", "linear_attention_grad", {
 local fields_of_rule = { q = "dq", k = "dk", v = "dv", state = "dstate", a = "da", u = "du", w = "dw" }
 
 attention("general_linear_attention", "general_linear_attention_grad", {
-  names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_rule, adapt = with_final_state,
+  names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_rule, prepare = refuse_states,
+  adapt = with_final_state,
 })
 
 attention("general_linear_attention_step", "general_linear_attention_grad", {
-  names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_rule, prepare = refuse_in_place,
+  names = { { "q" }, { "k" }, { "v" }, { "state" } }, like = 1, fields = fields_of_rule, prepare = refuse_states,
   adapt = with_final_state,
 })
 

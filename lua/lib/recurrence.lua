@@ -18,7 +18,8 @@ local of_literature = {}
 
 -- Options that a call of a rule hands on; its other fields are inputs of the token.
 local handed_on = { mode = true, chunk = true, scale = true, state = true, cu_seqlens = true, layout = true,
-  device = true, inplace = true, state_indices = true, checkpoint_every = true, deterministic = true }
+  device = true, inplace = true, state_indices = true, checkpoint_every = true, deterministic = true,
+  keep_states = true }
 
 local option_names = {}
 for name in pairs(handed_on) do option_names[#option_names + 1] = name end

@@ -1,4 +1,5 @@
 // The experiments run, in their shortest form, and leave what they promise.
+#include <cstdlib>
 #include <filesystem>
 #include <sstream>
 
@@ -48,6 +49,28 @@ TEST_CASE("the speed of a model stands beside the rates of memory and of product
     const Output refused = run_in(folder, {experiments + "models/speed.lua", "--tokens", "1"});
     CHECK(refused.status != 0);
     CHECK(contains(refused.err, "--tokens: 1, expected a whole number of at least 2"));
+}
+
+TEST_CASE("the general rule in chunks stands beside the rate of products, on one thread", "[experiments]") {
+    const TemporaryFolder folder;
+    const std::vector<std::string> command{
+        experiments + "gates/general.lua", "--tokens", "64", "--d", "8,20", "--rounds", "1"};
+    const char* const before = std::getenv("CAUSEWAY_THREADS");
+    const std::string kept = before ? before : "";
+    setenv("CAUSEWAY_THREADS", "1", 1);
+    const Output output = run_in(folder, command);
+    setenv("CAUSEWAY_THREADS", "2", 1);
+    const Output refused = run_in(folder, command);
+    if (before) setenv("CAUSEWAY_THREADS", kept.c_str(), 1);
+    else unsetenv("CAUSEWAY_THREADS");
+    CAPTURE(output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "Float64: products at "));
+    for (const char* kind : {"none", "a head", "a channel"}) CHECK(contains(output.out, kind));
+    CHECK_FALSE(contains(output.out, "nan"));
+    CHECK(too_wide(output.out, 80) == "");
+    CHECK(refused.status == 2);
+    CHECK(contains(refused.err, "2 threads, expected CAUSEWAY_THREADS=1"));
 }
 
 TEST_CASE("bench_exact measures rates, goes on where it was and refuses what it does not know", "[experiments]") {
@@ -204,6 +227,7 @@ TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]")
         {"gates/bench", "--turns", "0", "0, expected a whole number of at least 1"},
         {"gates/chunk", "--updates", "delta,dalta", "\"dalta\", expected linear, gated, delta or gated_delta"},
         {"gates/chunk", "--chunks", "0", "0, expected a whole number of at least 1"},
+        {"gates/general", "--chunk", "0", "0, expected a whole number of at least 1"},
         {"gates/recall", "--rate", "-1", "-1, expected a number above 0"},
         {"gates/recall", "--rewrites", "-1", "-1, expected a whole number of at least 0"},
         {"gates/step", "--heads", "1,x", "\"x\", expected a number"},

@@ -82,16 +82,37 @@ LinearResult compute(GeneralCall& call, Index checkpoint_every) {
 // A task is a run of heads whose states have about so many bytes, as in core/gated/step.cpp.
 constexpr Index bytes_of_task = 1 << 18, bytes_of_one_task = 1 << 20;
 
+// Token t of a head.
 template <class T>
-void step_as(const GeneralCall& call, Tensor& state, Tensor& O) {
+GeneralHead<T> token_of(GeneralHead<T> h, Index t) {
+    h.N = 1;
+    h.q += t * h.dk, h.k += t * h.dk, h.v += t * h.dv, h.O += t * h.dv;
+    if (h.a) h.a += t * h.gates;
+    if (h.u) h.u += t * h.dk, h.w += t * h.dk;
+    return h;
+}
+
+// The state has the type of computation, and is a pool where the call has slots.
+template <class T>
+void step_as(const GeneralCall& call, Tensor& state, Tensor& O, std::vector<Tensor>* states) {
     Tensor wide = call.dtype == call.compute ? O : Tensor(call.compute, call.output);
     auto p = call.problem_of<T>();
+    p.slots = call.slots;
     p.O = wide.data<T>(), p.S = state.data<T>();
+    const auto advance = [&](Index i) {
+        const GeneralHead<T> head = p.head(i);
+        if (!states) return general_steps(head);
+        for (Index t = 0; t < call.N; ++t) {
+            general_steps(token_of(head, t));
+            std::copy_n(head.S, call.dk * call.dv,
+                        (*states)[static_cast<std::size_t>(t)].template data<T>() + i * call.dk * call.dv);
+        }
+    };
     const Index bytes = std::max<Index>(call.dk * call.dv * static_cast<Index>(sizeof(T)), 1), all = p.all_heads();
     const Index heads = all * bytes < bytes_of_one_task ? all : std::max<Index>(bytes_of_task / bytes, 1);
     if (all > 0)
         parallel_for((all + heads - 1) / heads, [&](Index task) {
-            for (Index i = task * heads; i < std::min(all, (task + 1) * heads); ++i) general_steps(p.head(i));
+            for (Index i = task * heads; i < std::min(all, (task + 1) * heads); ++i) advance(i);
         });
     if (call.dtype == call.compute) return;
     const Tensor narrow = wide.to(call.dtype);
@@ -129,12 +150,8 @@ void check_general_step(const GeneralSizes& c, const Tensor& q, const Tensor& k,
         fail("q: length ", c.N, ", expected 1 to ", most_step_tokens, " tokens in a step");
     if (o.state) fail("state: given among the options too, expected it as the argument alone");
     if (!o.cu_seqlens.empty()) fail("cu_seqlens: given, but a step has a token of every batch entry");
-    if (o.checkpoint_every > 0)
-        fail("checkpoint_every: given, but a step of the general rule returns the state after its last token alone");
-    if (!o.state_indices.empty()) fail("state_indices: given, but a step of the general rule has no pool");
+    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a step can keep the states after all of its tokens");
     check_state(state, v, c, true);
-    if (state.dtype() != c.compute)
-        fail("state: ", name(state.dtype()), ", expected ", name(c.compute), ", the type it is advanced in");
     if (O.shape() != c.output) fail("O: ", O.shape().text(), ", expected ", c.output.text());
     if (O.dtype() != c.dtype) fail("O: ", name(O.dtype()), ", expected ", name(c.dtype), " like q");
     kit::check_apart("O", O, "state", state);
@@ -184,16 +201,27 @@ LinearResult general_linear_attention_counted(const Tensor& q, const Tensor& k, 
 }
 
 void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                                   const GeneralOptions& o) {
+                                   const GeneralOptions& o, std::vector<Tensor>* states) {
     using namespace gated;
     const GeneralSizes c = check_general_sizes(q, k, v, o);
     check_general_step(c, q, k, v, state, O, o);
     GeneralCall call{c, q.to(c.compute), k.to(c.compute), v.to(c.compute), {}, {}, {}, {}};
     if (o.a) call.a = o.a->to(c.compute);
     if (o.u) call.u = o.u->to(c.compute), call.w = o.w->to(c.compute);
+    if (states) {
+        states->clear();
+        for (Index t = 0; t < c.N; ++t) states->emplace_back(c.compute, c.state_shape);
+    }
     interrupt::check();
-    if (c.compute == DType::f64) step_as<double>(call, state, O);
-    else step_as<float>(call, state, O);
+    const auto advance = [&](Tensor& S) {
+        if (c.compute == DType::f64) step_as<double>(call, S, O, states);
+        else step_as<float>(call, S, O, states);
+    };
+    if (state.dtype() == c.compute) return advance(state);
+    Tensor wide = states_of(state, c);
+    call.slots.clear();
+    advance(wide);
+    write_states(wide, c, state);
 }
 
 }  // namespace causeway

@@ -19,10 +19,10 @@ LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Te
 LinearResult general_linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions&,
                                               OperationCount& count);
 
-// T tokens, 1 to 16, advancing `state` in place, as linear_attention_step does: shapes, types, errors and what happens
-// when it is interrupted are as there.
+// T tokens, 1 to 16, advancing `state` in place, as linear_attention_step does: shapes, types, pools, the states kept
+// after each token, errors and what happens when it is interrupted are as there.
 void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
-                                   const GeneralOptions& = {});
+                                   const GeneralOptions& = {}, std::vector<Tensor>* states = nullptr);
 
 namespace gated {
 

@@ -3,8 +3,11 @@
 #include <cstring>
 #include <vector>
 
+#include "core/exact/causal_linear_attention.hpp"
+#include "core/gated/general/general_linear_attention.hpp"
 #include "core/gated/step.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
+#include "core/softmax/softmax_attention.hpp"
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/gated/problems.hpp"
 #include "tests/temporary.hpp"
@@ -112,6 +115,47 @@ TEST_CASE("70000 packed sequences of a token or none", "[gated]") {
         if (!(worst <= 1e-6f)) FAIL("sequence " << i << ": " << worst);
         if (!empty) ++t;
     }
+}
+
+TEST_CASE("70000 packed sequences of a token or none in every other call that takes them", "[gated][gradient]") {
+    const Index n = 70000;
+    std::vector<Index> offsets{0};
+    for (Index i = 0; i < n; ++i) offsets.push_back(offsets.back() + (i % 3 == 0 ? 0 : 1));
+    const Index N = offsets.back();
+    const Tensor q = normal({1, 1, N, 2}, 4, DType::f32), k = normal({1, 1, N, 2}, 5, DType::f32),
+                 v = normal({1, 1, N, 3}, 6, DType::f32), dO = normal({1, 1, N, 3}, 7, DType::f32);
+    // Of one token o = (q · k) v, dv = (q · k) dO, dq = (dO · v) k; softmax attention gives v.
+    const auto score = [&](Index t) { return q.get(2 * t) * k.get(2 * t) + q.get(2 * t + 1) * k.get(2 * t + 1); };
+    const auto upstream = [&](Index t) {
+        double sum = 0;
+        for (Index j = 0; j < 3; ++j) sum += dO.get(3 * t + j) * v.get(3 * t + j);
+        return sum;
+    };
+    const auto worst = [&](const Tensor& x, Index width, auto&& want) {
+        double most = 0;
+        for (Index t = 0; t < N; ++t) {
+            for (Index j = 0; j < width; ++j) {
+                const double off = std::abs(x.get(width * t + j) - want(t, j));
+                if (!(off <= most)) most = off;
+            }
+        }
+        return most;
+    };
+    const auto out = [&](Index t, Index j) { return score(t) * v.get(3 * t + j); };
+    LinearOptions linear;
+    linear.cu_seqlens = offsets;
+    const LinearGradient g = linear_attention_grad(q, k, v, dO, linear);
+    CHECK(worst(g.dv, 3, [&](Index t, Index j) { return score(t) * dO.get(3 * t + j); }) <= 1e-5);
+    CHECK(worst(g.dq, 2, [&](Index t, Index j) { return upstream(t) * k.get(2 * t + j); }) <= 1e-5);
+    GeneralOptions general;
+    general.cu_seqlens = offsets;
+    CHECK(worst(general_linear_attention(q, k, v, general).O, 3, out) <= 1e-5);
+    CausalOptions causal;
+    causal.cu_seqlens = offsets, causal.method = "fleet";
+    CHECK(worst(causal_linear_attention(q, k, v, causal).O, 3, out) <= 1e-5);
+    SoftmaxOptions softmax;
+    softmax.cu_seqlens = offsets;
+    CHECK(worst(softmax_attention(q, k, v, softmax).O, 3, [&](Index t, Index j) { return v.get(3 * t + j); }) == 0);
 }
 
 TEST_CASE("heads of q and k that states share are as if they stood there for each", "[gated]") {

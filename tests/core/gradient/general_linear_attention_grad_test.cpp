@@ -117,6 +117,39 @@ TEST_CASE("the chunkwise gradient of the general rule is that of the definition"
     }
 }
 
+TEST_CASE(
+    "the gradient of the general rule from slots of a pool is that from their states, added up where they share one",
+    "[gradient][general]") {
+    for (const GeneralCase& c : each_kind({.batch = 3, .heads = 2, .N = 30, .dk = 5, .dv = 4, .seed = 65})) {
+        CAPTURE(c);
+        GeneralGradientInputs g = general_gradient_inputs(c);
+        const Index elements = c.heads * c.dk * c.dv;
+        Tensor pool = Tensor::full(DType::f64, {4, c.heads, c.dk, c.dv}, 7), states(DType::f64, {3, 2, c.dk, c.dv});
+        // The first and the last text start from slot 2, the second one from slot 0.
+        const std::vector<Index> slots{2, 0, 2};
+        for (const Index slot : slots)
+            for (Index e = 0; e < elements; ++e)
+                pool.set(slot * elements + e, 0.1 * static_cast<double>((slot + 3 * e) % 7) - 0.3);
+        for (Index i = 0; i < 3; ++i)
+            for (Index e = 0; e < elements; ++e)
+                states.set(i * elements + e, pool.get(slots[static_cast<std::size_t>(i)] * elements + e));
+        g.in.options.state = states;
+        const GeneralGradient each = gradient_of(g, "chunkwise");
+        g.in.options.state = pool, g.in.options.state_indices = slots;
+        const GeneralGradient got = gradient_of(g, "chunkwise");
+        CHECK(same_bits(got.dq, each.dq));
+        CHECK(same_bits(got.dk, each.dk));
+        REQUIRE(got.dstate.shape() == Shape{4, c.heads, c.dk, c.dv});
+        for (Index e = 0; e < elements; ++e) {
+            REQUIRE(got.dstate.get(e) == each.dstate.get(elements + e));
+            REQUIRE(got.dstate.get(elements + e) == 0);
+            REQUIRE(std::abs(got.dstate.get(2 * elements + e) - each.dstate.get(e) -
+                             each.dstate.get(2 * elements + e)) <= 1e-13);
+            REQUIRE(got.dstate.get(3 * elements + e) == 0);
+        }
+    }
+}
+
 TEST_CASE("bad input to the gradient of the general rule is refused in one sentence", "[gradient][general][errors]") {
     const GeneralGradientInputs g = general_gradient_inputs({.N = 4, .dk = 3, .dv = 2, .seed = 5});
     CHECK_THROWS_WITH(

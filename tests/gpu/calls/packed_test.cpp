@@ -1,5 +1,6 @@
 // Packed sequences of awkward lengths, which the kernels for tensor cores take in one launch: to the bit what calls
 // with each sequence alone give, whatever its neighbours are.
+#include "gpu/calls/general_linear_attention.hpp"
 #include "gpu/gated/delta/plan.hpp"
 #include "gpu/gated/rounds.hpp"
 #include "gpu/tensor/random.hpp"
@@ -175,6 +176,60 @@ TEST_CASE("70000 packed sequences of a few tokens", "[gpu][gpu-packed]") {
         CHECK(same_bits(tokens(got.O.cpu(), offsets[i], offsets[i + 1]), alone.O.cpu()));
         CHECK(same_bits(slice(got.state.cpu(), 0, at, at + 1), alone.state.cpu()));
     }
+}
+
+// Takes 35 to 80 GB of device memory, so it runs by its name alone: causeway-gpu-tests "[.gpu-packed-huge]".
+TEST_CASE("2^31 - 1 tokens in 70000 packed sequences", "[.gpu-packed-huge]") {
+    if (!on_hopper()) return;
+    const Index N = (Index{1} << 31) - 1, count = 70000;
+    std::vector<Index> all{0};  // of some 30000 tokens each, no two of their ends a multiple of anything
+    for (Index i = 1; i < count; ++i) all.push_back(N / count * i + i % 97);
+    all.push_back(N);
+    const auto run_all = [&](const char* what, Index width, auto&& call) {
+        CAPTURE(what, width);
+        try {
+            // One tensor is q, k and v: there is room for no more.
+            const gpu::Tensor x(DType::bf16, {1, 1, N, width});
+            gpu::fill_normal(x.data(), x.type(), static_cast<std::size_t>(x.size()), 11, 0.5 / std::sqrt(width),
+                             nullptr);
+            const gpu::LinearResult got = call(x, 0, all);
+            for (const std::size_t i : {std::size_t{0}, std::size_t{1}, std::size_t{34999}, std::size_t{35000},
+                                        std::size_t{69998}, std::size_t{69999}}) {
+                const Index n = all[i + 1] - all[i];
+                const auto rows = [&](const gpu::Tensor& y) {
+                    return gpu::Tensor::view(DType::bf16, {1, 1, n, width}, y.as<char>() + all[i] * width * 2);
+                };
+                const gpu::LinearResult alone = call(rows(x).copy(), all[i], {});
+                CAPTURE(i);
+                CHECK(same_bits(rows(got.O).cpu(), alone.O.cpu()));
+                const gpu::Tensor state = gpu::Tensor::view(
+                    DType::f32, alone.state.shape(), got.state.as<float>() + static_cast<Index>(i) * width * width);
+                CHECK(same_bits(state.cpu(), alone.state.cpu()));
+                bool some = false, finite = true;
+                const Tensor O = alone.O.cpu();
+                for (Index e = 0; e < O.size(); ++e) some |= O.get(e) != 0, finite &= std::isfinite(O.get(e));
+                CHECK((some && finite));
+            }
+        } catch (const OutOfMemory& error) {
+            skip("2^31 - 1 tokens", error.what());
+        }
+    };
+    for (const char* mode : {"recurrent", "chunkwise"}) {
+        run_all(mode, 4, [&](const gpu::Tensor& x, Index, const std::vector<Index>& offsets) {
+            gpu::GeneralOptions o;
+            o.u = x, o.w = x, o.mode = mode, o.cu_seqlens = offsets;
+            return gpu::general_linear_attention(x, x, x, o);
+        });
+    }
+    const gpu::Tensor beta(DType::f32, {1, 1, N});
+    gpu::fill_normal(beta.data(), beta.type(), static_cast<std::size_t>(N), 12, 0.3, nullptr);
+    run_all("delta", 8, [&](const gpu::Tensor& x, Index first, const std::vector<Index>& offsets) {
+        gpu::LinearOptions o;
+        o.update = "delta", o.cu_seqlens = offsets;
+        o.beta = gpu::Tensor::view(DType::f32, {1, 1, x.shape()[2]}, beta.as<float>() + first);
+        if (offsets.empty()) o.beta = o.beta->copy();  // whose address is that of a call of its own
+        return gpu::linear_attention(x, x, x, o);
+    });
 }
 
 TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {

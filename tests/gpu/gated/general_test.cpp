@@ -249,6 +249,51 @@ TEST_CASE("the general rule on the GPU: 1 to 16 tokens a step", "[gpu][gpu-gener
     }
 }
 
+TEST_CASE("the general rule on the GPU: a step on slots of a pool, with the states after each token",
+          "[gpu][gpu-general]") {
+    if (!on_gpu()) return;
+    const Poison poison;
+    const Index each = 3 * 9 * 18;
+    const std::vector<Index> slots{3, 1};
+    for (const GeneralCase& c :
+         each_kind({.batch = 2, .heads = 3, .group = 2, .N = 5, .dk = 9, .dv = 18, .seed = 1100})) {
+        for (const DType stored : {DType::f32, DType::bf16, DType::f16}) {
+            CAPTURE(c, name(stored));
+            const OnGpu call(general_inputs(c), DType::bf16);
+            const Tensor given = call.in.options.state->to(stored);
+            const auto step = [&](const OnGpu& some, gpu::Tensor& state, const std::vector<Index>& places,
+                                  std::vector<gpu::Tensor>* kept) {
+                OnGpu without = some;
+                without.in.options.state.reset(), without.in.options.state_indices = places;
+                gpu::Tensor O(DType::bf16, {2, 6, some.in.q.shape()[2], 18});
+                const auto moved = [](const Tensor& x) { return gpu::Tensor(x.to(DType::bf16)); };
+                gpu::general_linear_attention_step(moved(some.in.q), moved(some.in.k), moved(some.in.v), state, O,
+                                                   without.options("chunkwise"), kept);
+                return O.cpu();
+            };
+            Tensor filled = Tensor::full(stored, {5, 3, 9, 18}, 7);
+            for (Index i = 0; i < 2; ++i)
+                for (Index e = 0; e < each; ++e)
+                    filled.set(slots[static_cast<std::size_t>(i)] * each + e, given.get(i * each + e));
+            gpu::Tensor pool(filled), state(given.to(DType::f32));
+            std::vector<gpu::Tensor> kept;
+            const Tensor O = step(call, pool, slots, &kept);
+            REQUIRE(kept.size() == 5);
+            for (Index t = 0; t < 5; ++t) {
+                CAPTURE(t);
+                CHECK(same_bits(step(call.tokens(t, t + 1), state, {}, nullptr), tokens(O, t, t + 1)));
+                CHECK(same_bits(kept[static_cast<std::size_t>(t)].cpu(), state.cpu()));
+            }
+            const Tensor after = pool.cpu(), last = state.cpu().to(stored);
+            for (Index e = 0; e < each; ++e) {
+                REQUIRE(after.get(3 * each + e) == last.get(e));
+                REQUIRE(after.get(1 * each + e) == last.get(each + e));
+                REQUIRE(after.get(2 * each + e) == 7);
+            }
+        }
+    }
+}
+
 TEST_CASE("the general rule on the GPU: no bit depends on later tokens, N, the batch or the run",
           "[gpu][gpu-general]") {
     if (!on_gpu()) return;

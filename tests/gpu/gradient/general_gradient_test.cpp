@@ -184,8 +184,9 @@ TEST_CASE("gradients of the general rule on the GPU: what is refused", "[gpu][gp
             [&] { gpu::general_linear_attention_grad(moved(in.q), moved(in.k), moved(in.v), moved(call.dO), o); });
     };
     CHECK(said([](auto& o) { o.checkpoint_every = 2; }) == "checkpoint_every: given, but a gradient returns no states");
-    CHECK(said([](auto& o) { o.state_indices = {0}; }) ==
-          "state_indices: given, but the gradient on the GPU takes the states of the sequences");
+    CHECK(said([](auto& o) { o.inplace = true; }) == "inplace: true, but a gradient leaves the state as it is");
+    CHECK(said([](auto& o) { o.state_indices = {1}; }) ==
+          "state_indices: a slot outside the pool in place 1, expected one of its 1");
     CHECK(said([](auto& o) { o.mode = "parallel"; }).find("\"parallel\" does not run on the GPU by the general rule") !=
           std::string::npos);
     CHECK(message_of([&] {
@@ -193,4 +194,15 @@ TEST_CASE("gradients of the general rule on the GPU: what is refused", "[gpu][gp
                   v(call.forward.in.v.to(DType::f32));
               gpu::general_linear_attention_grad(q, k, v, q);
           }).find("dO: ") == 0);
+}
+
+TEST_CASE("gradients of the general rule on the GPU: slots of a pool, of which two texts share one",
+          "[gpu][gpu-general-gradient]") {
+    if (!on_gpu()) return;
+    for (const GeneralCase& c : each_kind({.batch = 3, .heads = 2, .N = 30, .dk = 9, .dv = 12, .seed = 500})) {
+        GradCall call(c, general_inputs(c), DType::f32);
+        call.forward.in.options.state = random_tensor({4, 2, 9, 12}, 501);
+        call.forward.in.options.state_indices = {2, 0, 2};
+        check_gradients(c, call);
+    }
 }

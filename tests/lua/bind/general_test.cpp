@@ -73,6 +73,25 @@ TEST_CASE("steps of the general rule in Lua continue a text", "[lua][general]") 
     CHECK(lua("local S = zeros(2, 2, 5, 3) local function one(x) return f32(x(':', ':', {1, 1}, ':')) end "
               "local _, T = general_linear_attention_step(one(q), one(k), one(v), S, {inplace = true}) "
               "return norm(S) > 0, norm(S - T) == 0") == "true true");
+    CHECK(lua(R"(
+      local function some(x) return copy(x(":", ":", {1, 3}, ":")) end
+      local pool = f64(randn(4, 2, 5, 3))
+      local before = copy(pool)
+      local own = cat(pool({4, 4}), pool({2, 2}), 1)
+      local options = { a = some(a), u = some(u), w = some(w), scale = 0.5, keep_states = true }
+      local p, last, kept = general_linear_attention_step(some(q), some(k), some(v), own, options)
+      options.state_indices = {4, 2}
+      local o, states = general_linear_attention_step(some(q), some(k), some(v), pool, options)
+      if not (norm(o - p) == 0 and norm(states - last) == 0 and norm(pool - before) == 0) then return "a copy" end
+      options.inplace = true
+      local x, same, again = general_linear_attention_step(some(q), some(k), some(v), pool, options)
+      return rawequal(same, pool) or same == pool, norm(pool({4, 4}) - last({1, 1})) == 0,
+        norm(pool({1, 1}) - before({1, 1})) == 0, #kept, norm(again[1] - kept[1]) == 0, norm(kept[3] - last) == 0)") ==
+          "true true true 3 true true");
+    CHECK(lua("local pool = f64(randn(4, 2, 5, 3)) local g = general_linear_attention_grad(q, k, v, "
+              "f64(randn(2, 4, N, 3)), with{state = pool, state_indices = {4, 4}}) "
+              "return table.concat({g.dstate:size()}, ' '), norm(g.dstate({1, 3})), norm(g.dstate({4, 4})) > 0") ==
+          "4 2 5 3 0.0 true");
     CHECK(lua("general_linear_attention_step(q, k, v, zeros(2, 2, 5, 3):f64())") ==
           "user:1: q: length 40, expected 1 to 16 tokens in a step");
     CHECK(lua("opcount(function() local function one(x) return copy(x(':', ':', {1, 1}, ':')) end "

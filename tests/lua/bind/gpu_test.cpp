@@ -230,6 +230,45 @@ TEST_CASE("Every attention call runs where its tensors are", "[lua][gpu]") {
           std::string::npos);
 }
 
+TEST_CASE("Pools of states on the GPU: slots, 8 bits, steps that keep states, and gradients", "[lua][gpu]") {
+    if (!on_gpu()) return;
+    Shell lua;
+    REQUIRE(lua(gpu_inputs) == "");
+    CHECK(lua("P = randn(5, 4, 24, 16) pool = state_pool(P:gpu()) same = state_pool(P) slots = {5, 2} "
+              "return tostring(pool):find('gpu StatePool', 1, true) ~= nil, pool:bytes() == same:bytes(), "
+              "norm(pool:states():cpu() - same:states()) == 0") == "true true true");
+    for (const char* call : {"linear_attention", "general_linear_attention", "causal_linear_attention"}) {
+        CAPTURE(call);
+        lua(std::string("f = ") + call + " before = same:states(slots)");
+        CHECK(lua("a, b = f(q:gpu(), k:gpu(), v:gpu(), {state = pool, state_indices = slots, inplace = true}), "
+                  "f(q, k, v, {state = same, state_indices = slots, inplace = true}) "
+                  "return near(a:cpu(), b), near(pool:states(slots):cpu(), same:states(slots)), "
+                  "norm(same:states(slots) - before) > 0, norm(pool:states{1}:cpu() - same:states{1}) == 0") ==
+              "true true true true");
+    }
+    CHECK(
+        lua("t = function(A) return A(':', ':', {1, 3}, ':') end g3 = function(A) return A:gpu() end "
+            "a, s, kept = general_linear_attention_step(g3(t(q)), g3(t(k)), g3(t(v)), pool, {state_indices = slots, "
+            "keep_states = true}) "
+            "b, u, want = general_linear_attention_step(t(q), t(k), t(v), same, {state_indices = slots, keep_states = "
+            "true}) return near(a:cpu(), b), near(s:cpu(), u), #kept, near(kept[2]:cpu(), want[2])") ==
+        "true true 3 true");
+    CHECK(lua("return linear_attention(q:gpu(), k:gpu(), v:gpu(), {state = same, state_indices = slots})")
+              .find("state: expected a Tensor on the GPU, got a Tensor on the CPU") != std::string::npos);
+    for (const char* call :
+         {"linear_attention_grad", "general_linear_attention_grad", "causal_linear_attention_grad"}) {
+        CAPTURE(call);
+        CHECK(lua(std::string("f = ") + call +
+                  " o = {state = P, state_indices = {4, 4}} y = f(q, k, v, G, o) o.device = 'gpu' "
+                  "x = f(q, k, v, G, o) for key, value in pairs(y) do if not near(x[key], value) then return key end "
+                  "end return 'same'") == "same");
+    }
+    // Heads of q that are neither those of k nor of v.
+    CHECK(lua("q2, k2, v2 = randn(1, 4, N, 24), randn(1, 2, N, 24), randn(1, 8, N, 16) k2 = k2 / sqrt(sum(pow(k2, 2), "
+              "4)) o = {update = 'delta', beta = rand(1, 8, N)} a, s = linear_attention(q2, k2, v2, o) "
+              "o.device = 'gpu' b, u = linear_attention(q2, k2, v2, o) return near(b, a), near(u, s)") == "true true");
+}
+
 TEST_CASE("Gradients of Lua code with calls on the GPU are those of the CPU", "[lua][gpu]") {
     if (!on_gpu()) return;
     Shell lua;

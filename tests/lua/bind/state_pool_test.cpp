@@ -55,6 +55,18 @@ TEST_CASE("calls start from the slots of a pool in 8 bits, and end there when as
               "want, last = linear_attention_step(t, tk, tv, own) "
               "got, same = linear_attention_step(t, tk, tv, pool, {state_indices = slots, inplace = true}) "
               "return equal(got, want), rawequal(same, pool), near(pool:states{1}, last({2, 2}))") == "true true true");
+    CHECK(lua("pool = state_pool(before) "
+              "want, last = general_linear_attention(q, k, v, {u = k / 2, w = k, state = own}) "
+              "got, same = general_linear_attention(q, k, v, {u = k / 2, w = k, state = pool, state_indices = slots, "
+              "  inplace = true}) "
+              "return equal(got, want), rawequal(same, pool), near(pool:states{3}, last({1, 1}))") == "true true true");
+    CHECK(
+        lua("pool = state_pool(before) "
+            "want, last = general_linear_attention_step(t, tk, tv, own) "
+            "got, same, kept = general_linear_attention_step(t, tk, tv, pool, {state_indices = slots, inplace = true, "
+            "  keep_states = true}) "
+            "return equal(got, want), rawequal(same, pool), near(pool:states{1}, last({2, 2})), #kept, "
+            "equal(kept[2], last)") == "true true true 2 true");
 }
 
 TEST_CASE("what does not fit a pool of states is refused by name", "[lua][gated]") {

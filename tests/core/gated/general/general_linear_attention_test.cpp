@@ -400,16 +400,65 @@ TEST_CASE("the general rule: what is wrong with its states is told in a sentence
           "checkpoint_every: -1, expected 1 or more, or 0 for none");
     CHECK(said([](GeneralOptions& o) { o.deterministic = "never"; }).find("deterministic: \"never\"") == 0);
     GeneralOptions pooled = in.options;
-    pooled.state_indices = {0};
+    pooled.state_indices = {1};
     Tensor state = *in.options.state, O(DType::f64, {1, 2, 1, 3});
     pooled.state.reset(), pooled.a.reset(), pooled.u.reset(), pooled.w.reset();
-    CHECK(message_of([&] {
-              general_linear_attention_step(some_tokens(in.q, 0, 1), some_tokens(in.k, 0, 1), some_tokens(in.v, 0, 1),
-                                            state, O, pooled);
-          }) == "state_indices: given, but a step of the general rule has no pool");
+    const auto said_by_step = [&] {
+        return message_of([&] {
+            general_linear_attention_step(some_tokens(in.q, 0, 1), some_tokens(in.k, 0, 1), some_tokens(in.v, 0, 1),
+                                          state, O, pooled);
+        });
+    };
+    CHECK(said_by_step() == "state_indices: a slot outside the pool in place 1, expected one of its 1");
     pooled.state_indices.clear(), pooled.checkpoint_every = 1;
-    CHECK(message_of([&] {
-              general_linear_attention_step(some_tokens(in.q, 0, 1), some_tokens(in.k, 0, 1), some_tokens(in.v, 0, 1),
-                                            state, O, pooled);
-          }) == "checkpoint_every: given, but a step of the general rule returns the state after its last token alone");
+    CHECK(said_by_step() == "checkpoint_every: given, but a step can keep the states after all of its tokens");
+}
+
+TEST_CASE("a step of the general rule on slots of a pool, with the states after each token", "[general]") {
+    const Poison poison;
+    GeneralCase base;
+    base.batch = 2, base.heads = 3, base.group = 2, base.N = 5, base.dk = 9, base.dv = 18, base.seed = 970;
+    const std::vector<Index> slots{3, 1};
+    const Index elements = base.heads * base.dk * base.dv;
+    for (const GeneralCase& c : each_kind(base)) {
+        for (const DType type : {DType::f32, DType::f64, DType::bf16, DType::f16}) {
+            INFO(c << " " << name(type));
+            GeneralInputs in = general_inputs(c).to(type == DType::f64 ? type : DType::f32);
+            const Tensor given = in.options.state->to(type);
+            in.options.state.reset();
+            // Token by token, from states of the type of computation.
+            Tensor state = given.to(type == DType::f64 ? DType::f64 : DType::f32).copy();
+            std::vector<Tensor> want;
+            std::vector<Tensor> one_output;
+            for (Index t = 0; t < c.N; ++t) {
+                const GeneralInputs one = some_tokens(in, t, t + 1);
+                Tensor O(in.q.dtype(), {2, 6, 1, c.dv});
+                general_linear_attention_step(one.q, one.k, one.v, state, O, one.options);
+                want.push_back(state.copy()), one_output.push_back(O);
+            }
+            Tensor pool = Tensor::full(type, {5, c.heads, c.dk, c.dv}, std::nan(""));
+            for (std::size_t i = 0; i < slots.size(); ++i)
+                for (Index e = 0; e < elements; ++e)
+                    pool.set(slots[i] * elements + e, given.get(static_cast<Index>(i) * elements + e));
+            in.options.state_indices = slots;
+            Tensor O(in.q.dtype(), {2, 6, c.N, c.dv});
+            std::vector<Tensor> kept;
+            general_linear_attention_step(in.q, in.k, in.v, pool, O, in.options, &kept);
+            REQUIRE(kept.size() == want.size());
+            for (std::size_t t = 0; t < kept.size(); ++t) {
+                const auto at = static_cast<Index>(t);
+                CHECK(same_bits(kept[t], want[t]));
+                CHECK(same_bits(slice(O, 2, at, at + 1), one_output[t]));
+            }
+            const Tensor last = state.to(type);
+            for (Index slot = 0; slot < 5; ++slot) {
+                const auto place = std::find(slots.begin(), slots.end(), slot);
+                for (Index e = 0; e < elements; ++e) {
+                    const double now = pool.get(slot * elements + e);
+                    if (place == slots.end()) REQUIRE(std::isnan(now));
+                    else REQUIRE(now == last.get((place - slots.begin()) * elements + e));
+                }
+            }
+        }
+    }
 }
