@@ -51,6 +51,9 @@ struct Call {
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 
+// The options as those of the CPU, of forms alone.
+causeway::LinearOptions forms_of(const LinearOptions&);
+
 // Whether causal linear attention computes the call: without gates and the delta rule, in chunks, but for "prefix",
 // since where its methods begin new states hangs on N. It knows no scale, which BFloat16 takes afterwards; Float16 may
 // have no room for what is to be scaled.

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/gradient/check.hpp"
 #include "core/kit/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
@@ -23,6 +24,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     refuse_packed(o.cu_seqlens, "this gradient on the GPU");
     refuse_pool(o.state_indices, "this gradient on the GPU");
     refuse_prefix(o.deterministic, "this gradient on the GPU");
+    causeway::gradient::check_no_states(o);
     causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
     if (o.method != "auto") causeway::exact::method(o.method);

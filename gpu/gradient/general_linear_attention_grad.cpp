@@ -1,5 +1,6 @@
 #include "gpu/gradient/general_linear_attention_grad.hpp"
 
+#include "core/gradient/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/gradient/general_recurrent.hpp"
@@ -41,8 +42,7 @@ GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, 
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
     refuse_pool(n.slots, "the gradient on the GPU");
-    refuse_in_place(o.inplace, "the gradient on the GPU");
-    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    causeway::gradient::check_no_states(o);
     const auto made = [&](Index heads, Index width) {
         return Tensor(DType::f32, {n.batch, heads, n.N, width}, o.stream);
     };
