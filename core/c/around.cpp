@@ -4,6 +4,7 @@
 #include "core/around/decay_gate.hpp"
 #include "core/around/norms.hpp"
 #include "core/around/short_convolution.hpp"
+#include "core/c/around_options.hpp"
 #include "core/c/arrays.hpp"
 #include "core/c/guard.hpp"
 #include "core/c/options.hpp"
@@ -23,35 +24,16 @@ void deliver(const char* name, const Tensor& result, causeway_tensor* array) {
 
 ConvolutionOptions convolution_options(const causeway_tensor* bias, const causeway_tensor* initial,
                                        const char* activation, const std::int64_t* cu_seqlens, std::int64_t count) {
-    ConvolutionOptions options;
-    options.bias = read_optional("bias", bias);
-    options.state = read_optional("initial", initial);
-    if (activation) options.activation = activation;
-    options.cu_seqlens = c::read_numbers<Index>("cu_seqlens", cu_seqlens, count);
-    return options;
-}
-
-LengthOptions length_options(const double* eps) {
-    LengthOptions options;
-    if (eps) options.eps = *eps;
-    return options;
+    return c::convolution_options<ConvolutionOptions>(bias, initial, activation, cu_seqlens, count, read_optional);
 }
 
 NormOptions norm_options(const causeway_tensor* weight, const causeway_tensor* gate, const char* activation,
                          const double* eps) {
-    NormOptions options;
-    options.weight = read_optional("weight", weight);
-    options.gate = read_optional("gate", gate);
-    if (activation) options.activation = activation;
-    if (eps) options.eps = *eps;
-    return options;
+    return c::norm_options<NormOptions>(weight, gate, activation, eps, read_optional);
 }
 
 DecayGateOptions gate_options(const causeway_tensor* dt_bias, const double* lower_bound) {
-    DecayGateOptions options;
-    options.dt_bias = read_optional("dt_bias", dt_bias);
-    options.lower_bound = c::read_number(lower_bound);
-    return options;
+    return c::gate_options<DecayGateOptions>(dt_bias, lower_bound, read_optional);
 }
 
 }  // namespace
@@ -94,12 +76,13 @@ causeway_status causeway_short_convolution_grad(const causeway_tensor* x, const 
 }
 
 causeway_status causeway_l2norm(const causeway_tensor* x, const double* eps, causeway_tensor* y) {
-    return guarded([&] { deliver("y", l2norm(read("x", x), length_options(eps)), y); });
+    return guarded([&] { deliver("y", l2norm(read("x", x), c::length_options<LengthOptions>(eps)), y); });
 }
 
 causeway_status causeway_l2norm_grad(const causeway_tensor* x, const double* eps, const causeway_tensor* dy,
                                      causeway_tensor* dx) {
-    return guarded([&] { deliver("dx", l2norm_grad(read("x", x), read("dy", dy), length_options(eps)), dx); });
+    return guarded(
+        [&] { deliver("dx", l2norm_grad(read("x", x), read("dy", dy), c::length_options<LengthOptions>(eps)), dx); });
 }
 
 causeway_status causeway_rms_norm(const causeway_tensor* x, const causeway_tensor* weight, const causeway_tensor* gate,

@@ -96,11 +96,7 @@ causeway_status causeway_causal_linear_attention(const causeway_tensor* B, const
         CausalOptions o = causal_options(given);
         o.return_state = state != nullptr;
         const Tensor tB = read("B", B), tC = read("C", C), tV = read("V", V);
-        const auto n = exact::check_inputs(tB, tC, tV);
-        const auto packed = [&] { return static_cast<Index>(kit::packed_spans(o.cu_seqlens, n.batch, n.N).size()); };
-        const Shape states{o.cu_seqlens.empty() ? n.batch : packed(), n.heads, n.r, n.d + (o.normalize ? 1 : 0)};
-        c::check_results(o, given, n.batch, n.N, Tensor::shaped(n.dtype, tV.shape()),
-                         Tensor::shaped(n.dtype == DType::f64 ? DType::f64 : DType::f32, states), O, state);
+        c::check_causal_results(exact::check_grouped_inputs(tB, tC, tV), tV, o, given, O, state);
         c::deliver_sequences(causal_linear_attention(tB, tC, tV, o), given, O, state);
     });
 }

@@ -110,7 +110,8 @@ CAUSEWAY_API void causeway_clear_interrupt(void);
 CAUSEWAY_API int32_t causeway_begin_interruptible(void);
 CAUSEWAY_API int32_t causeway_end_interruptible(void);
 
-/* O = (B C^T * M) V with M[i,j] = decay^(i-j) for i >= j, else 0. B, C [b, h, N, r], V [b, h, N, d]; O like V. */
+/* O = (B C^T * M) V with M[i,j] = decay^(i-j) for i >= j, else 0. B, C [b, h, N, r], V [b, h, N, d]; heads may
+ * be shared as in causeway_linear_attention. O [b, h, N, d], the type of V. */
 typedef struct causeway_causal_options {
     size_t size;         /* sizeof(causeway_causal_options) */
     const char* method;  /* NULL: "auto" */

@@ -12,16 +12,7 @@ using c::check_wanted, c::guarded, c::Outputs, c::read, c::read_optional;
 namespace {
 
 GeneralOptions general_options(const causeway_general_options& o) {
-    GeneralOptions options;
-    if (o.mode) options.mode = o.mode;
-    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
-    options.scale = c::read_number(o.scale).value_or(options.scale);
-    options.a = read_optional("a", o.a);
-    options.u = read_optional("u", o.u);
-    options.w = read_optional("w", o.w);
-    options.state = read_optional("state", o.state);
-    c::read_sequences(o, options);
-    return options;
+    return c::general_options<GeneralOptions>(o, read_optional);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "core/base/error.hpp"
 #include "core/c/arrays.hpp"
 #include "core/c/guard.hpp"
+#include "core/exact/causal_linear_attention.hpp"
 #include "core/kit/packed.hpp"
 
 namespace causeway::c {
@@ -48,12 +49,12 @@ void read_sequences(const Given& o, Options& options) {
 
 // Throws Error where an output that has data does not fit what a call of whole sequences will return: it may write
 // states in place, and must not fail after that. `output` and `states`, of all sequences and in the type of
-// computation, are forms without elements.
-template <class Options, class Given>
+// computation, are forms without elements; check(name, form, array) looks at one.
+template <class Options, class Given, class Check>
 void check_results(const Options& options, const Given& o, Index batch, Index N, const Tensor& output,
-                   const Tensor& states, const causeway_tensor* O, const causeway_tensor* state) {
-    check_output("O", output, O);
-    check_output("state", options.inplace ? *options.state : states, state);
+                   const Tensor& states, const causeway_tensor* O, const causeway_tensor* state, Check&& check) {
+    check("O", output, O);
+    check("state", options.inplace ? Tensor::shaped(options.state->dtype(), options.state->shape()) : states, state);
     const Index every = options.checkpoint_every;
     if (every <= 0) return;  // what is below 0 is refused by the call
     Index kept = 0;
@@ -61,15 +62,26 @@ void check_results(const Options& options, const Given& o, Index batch, Index N,
     else
         for (const kit::Span& span : kit::packed_spans(options.cu_seqlens, batch, N)) kept += span.n / every;
     const Shape& one = states.shape();
-    check_output("checkpoints", Tensor::shaped(states.dtype(), {kept, one[1], one[2], one[3]}), o.checkpoints);
+    check("checkpoints", Tensor::shaped(states.dtype(), {kept, one[1], one[2], one[3]}), o.checkpoints);
 }
 
 // The same for what the checks of gated linear attention say of a call.
-template <class Sizes, class Options, class Given>
+template <class Sizes, class Options, class Given, class Check = decltype(&check_output)>
 void check_results(const Sizes& n, const Options& options, const Given& o, const causeway_tensor* O,
-                   const causeway_tensor* state) {
+                   const causeway_tensor* state, Check check = &check_output) {
     check_results(options, o, n.batch, n.N, Tensor::shaped(n.dtype, n.output), Tensor::shaped(n.compute, n.state_shape),
-                  O, state);
+                  O, state, check);
+}
+
+// The same for those of causal linear attention; V is a form.
+template <class Options, class Given, class Check = decltype(&check_output)>
+void check_causal_results(const exact::Dimensions& n, const Tensor& V, const Options& options, const Given& o,
+                          const causeway_tensor* O, const causeway_tensor* state, Check check = &check_output) {
+    const auto packed = [&] { return static_cast<Index>(kit::packed_spans(options.cu_seqlens, n.batch, n.N).size()); };
+    const Shape states{options.cu_seqlens.empty() ? n.batch : packed(), n.state_heads(), n.r,
+                       n.d + (options.normalize ? 1 : 0)};
+    check_results(options, o, n.batch, n.N, Tensor::shaped(n.dtype, exact::output_shape(V, n)),
+                  Tensor::shaped(n.dtype == DType::f64 ? DType::f64 : DType::f32, states), O, state, check);
 }
 
 // The options of a call as a struct of core or of gpu, whose tensors read(name, array) makes, an optional one each.
@@ -94,6 +106,19 @@ Options linear_options(const causeway_linear_options& o, Read&& read) {
     options.scale = read_number(o.scale).value_or(options.scale);
     options.log_decay = read("log_decay", o.log_decay);
     options.beta = read("beta", o.beta);
+    options.state = read("state", o.state);
+    read_sequences(o, options);
+    return options;
+}
+template <class Options, class Read>
+Options general_options(const causeway_general_options& o, Read&& read) {
+    Options options;
+    if (o.mode) options.mode = o.mode;
+    if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
+    options.scale = read_number(o.scale).value_or(options.scale);
+    options.a = read("a", o.a);
+    options.u = read("u", o.u);
+    options.w = read("w", o.w);
     options.state = read("state", o.state);
     read_sequences(o, options);
     return options;

@@ -2,6 +2,7 @@
 // same bits whichever operand is `into`, so that all ranks of an all-reduce agree.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/gated/problem.hpp"
+#include "core/tensor/tensor.hpp"
 
 namespace causeway::gated {
 

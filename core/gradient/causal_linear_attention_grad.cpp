@@ -6,6 +6,7 @@
 #include "core/base/parallel.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/as_given.hpp"
+#include "core/gradient/check.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/kit/callers_order.hpp"
 #include "core/kit/check.hpp"
@@ -38,8 +39,7 @@ Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor
     if (o.state) exact::check_states(n, o);
     else if (!o.state_indices.empty())
         fail("state_indices: given, but no state, expected the pool of their slots as it");
-    if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
-    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
+    gradient::check_no_states(o);
     exact::check_deterministic(o);
     return n;
 }

@@ -2,6 +2,7 @@
 
 #include "core/gated/general/chunks.hpp"
 #include "core/gradient/as_given.hpp"
+#include "core/gradient/check.hpp"
 #include "core/gradient/general_recurrent.hpp"
 #include "core/kit/callers_order.hpp"
 #include "core/kit/pool.hpp"
@@ -114,8 +115,7 @@ GeneralGradient compute_general(const GeneralCall& call, const Tensor& q, const 
 GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                               const GeneralOptions& o, const std::optional<Tensor>& dstate) {
     const GeneralCall call = gated::check_general(q, k, v, o);
-    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
-    if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
+    gradient::check_no_states(o);
     check_general_output_gradient(dO, call);
     Tensor dS = general_state_gradient(dstate, v, call);
     return call.compute == DType::f64 ? compute_general<double>(call, q, k, v, dO, o, dS)

@@ -1,6 +1,7 @@
 #include "core/gradient/linear_attention_grad.hpp"
 
 #include "core/gradient/as_given.hpp"
+#include "core/gradient/check.hpp"
 #include "core/gradient/registry.hpp"
 #include "core/kit/callers_order.hpp"
 #include "core/kit/pool.hpp"
@@ -68,8 +69,7 @@ LinearGradient gradient::linear_attention_grad_by(const Runner& runner, const Te
                                                   const std::optional<Tensor>& dstate) {
     const Call call = gated::check(q, k, v, o);
     check_output_gradient(dO, call);
-    if (o.checkpoint_every > 0) fail("checkpoint_every: given, but a gradient returns no states");
-    if (o.inplace) fail("inplace: true, but a gradient leaves the state as it is");
+    gradient::check_no_states(o);
     Tensor dS = check_state_gradient(dstate, v, call);
     return call.compute == DType::f64 ? compute<double>(runner, call, q, k, v, dO, o, dS)
                                       : compute<float>(runner, call, q, k, v, dO, o, dS);

@@ -11,15 +11,6 @@ namespace {
 
 constexpr Index max_width = 256;
 
-// The options as those of the CPU, of forms alone.
-causeway::GeneralOptions forms_of(const GeneralOptions& o) {
-    causeway::GeneralOptions out;
-    out.a = form_of(o.a), out.u = form_of(o.u), out.w = form_of(o.w), out.state = form_of(o.state);
-    out.mode = o.mode, out.chunk = o.chunk, out.scale = o.scale;
-    out.cu_seqlens = o.cu_seqlens, out.state_indices = o.state_indices, out.inplace = o.inplace;
-    out.checkpoint_every = o.checkpoint_every, out.deterministic = o.deterministic;
-    return out;
-}
 // Those about states, which linear_attention has too.
 LinearOptions state_options(const GeneralOptions& o) {
     LinearOptions out;
@@ -30,6 +21,15 @@ LinearOptions state_options(const GeneralOptions& o) {
 }  // namespace
 
 namespace gated {
+
+causeway::GeneralOptions forms_of(const GeneralOptions& o) {
+    causeway::GeneralOptions out;
+    out.a = form_of(o.a), out.u = form_of(o.u), out.w = form_of(o.w), out.state = form_of(o.state);
+    out.mode = o.mode, out.chunk = o.chunk, out.scale = o.scale;
+    out.cu_seqlens = o.cu_seqlens, out.state_indices = o.state_indices, out.inplace = o.inplace;
+    out.checkpoint_every = o.checkpoint_every, out.deterministic = o.deterministic;
+    return out;
+}
 
 GeneralCall check_general(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& o) {
     GeneralCall c{causeway::gated::check_general_sizes(q.form(), k.form(), v.form(), forms_of(o)), {}};
@@ -129,7 +129,7 @@ void general_linear_attention_step(const Tensor& q, const Tensor& k, const Tenso
     const auto view_of = [&](const std::optional<Tensor>& x) {
         return x ? std::optional(view(*x)) : std::optional<causeway::Tensor>();
     };
-    causeway::GeneralOptions views = forms_of(o);
+    causeway::GeneralOptions views = gated::forms_of(o);
     views.a = view_of(o.a), views.u = view_of(o.u), views.w = view_of(o.w), views.state = view_of(o.state);
     causeway::gated::check_general_step(n, view(q), view(k), view(v), view(state), view(O), views);
     // A state of Float32 that is no slot of a pool is advanced where it lies.

@@ -35,6 +35,9 @@ struct GeneralCall {
 };
 GeneralCall check_general(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions&);
 
+// The options as those of the CPU, of forms alone.
+causeway::GeneralOptions forms_of(const GeneralOptions&);
+
 // The call on the tokens of a piece, from the state of its sequence.
 GeneralArgs args_of(const GeneralArgs& all, const Piece& piece);
 

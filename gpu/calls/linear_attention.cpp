@@ -57,13 +57,17 @@ std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
 
 bool keeps_prefix(const LinearOptions& o) { return o.deterministic == "prefix"; }
 
-Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+causeway::LinearOptions forms_of(const LinearOptions& o) {
     causeway::LinearOptions forms;
     forms.update = o.update, forms.mode = o.mode, forms.scale = o.scale;
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
     forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices, forms.inplace = o.inplace;
     forms.checkpoint_every = o.checkpoint_every, forms.deterministic = o.deterministic;
-    Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}};
+    return forms;
+}
+
+Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
+    Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms_of(o)), {}, {}, {}};
     const auto& n = c.sizes;
     constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);

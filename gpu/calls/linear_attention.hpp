@@ -66,6 +66,9 @@ void each_part(const Call& call, cudaStream_t stream, F&& f) {
     for (; some.first < some.period; some.first += some.together) f(part_of(call, some, stream), some);
 }
 
+// The options as those of the CPU, of forms alone.
+causeway::LinearOptions forms_of(const LinearOptions&);
+
 // Whether causal linear attention computes the call: without gates and the delta rule, in chunks, but for "prefix",
 // since where its methods begin new states hangs on N. It knows no scale, which BFloat16 takes afterwards; Float16 may
 // have no room for what is to be scaled.

@@ -26,12 +26,6 @@ inline void refuse_checkpoints(Index every, const char* call) {
     if (every > 0) fail("checkpoint_every: given, but ", call, " returns the last state alone");
 }
 
-// Of gradients, which give back no states.
-inline void refuse_states_of_gradient(Index every, bool inplace) {
-    if (every > 0) fail("checkpoint_every: given, but a gradient returns no states");
-    if (inplace) fail("inplace: true, but a gradient leaves the state as it is");
-}
-
 // Of calls whose packed sequences are copied from the host.
 inline void refuse_capture(cudaStream_t stream) {
     cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/gradient/check.hpp"
 #include "core/kit/check.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
@@ -28,7 +29,7 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
              output == V.shape() ? " like V" : " like the output");
     if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
     check_states(n, o);
-    refuse_states_of_gradient(o.checkpoint_every, o.inplace);
+    causeway::gradient::check_no_states(o);
     refuse_prefix(o.deterministic, "this gradient on the GPU");
     causeway::exact::check_decay(o.decay, n.state_heads());
     causeway::kit::check_scale(o.scale, n.dtype);

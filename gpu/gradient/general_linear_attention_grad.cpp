@@ -1,5 +1,6 @@
 #include "gpu/gradient/general_linear_attention_grad.hpp"
 
+#include "core/gradient/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/gradient/general_recurrent.hpp"
@@ -40,7 +41,7 @@ GeneralGradient general_linear_attention_grad(const Tensor& q, const Tensor& k, 
     const gated::GeneralCall call = gated::check_general(q, k, v, o);
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
-    refuse_states_of_gradient(o.checkpoint_every, o.inplace);
+    causeway::gradient::check_no_states(o);
     const auto made = [&](Index heads, Index width) {
         return Tensor(DType::f32, {n.batch, heads, n.N, width}, o.stream);
     };

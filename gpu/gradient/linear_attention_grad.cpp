@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/gradient/check.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/base/fork.hpp"
 #include "gpu/calls/packed.hpp"
@@ -99,7 +100,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
-    refuse_states_of_gradient(o.checkpoint_every, o.inplace);
+    causeway::gradient::check_no_states(o);
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),

@@ -66,7 +66,9 @@ execute_process(COMMAND gzip -9nf ${debian_folder}/doc/changelog ${debian_folder
 configure_file(lua/install/doc-base.in ${debian_folder}/doc-base/causeway @ONLY)
 configure_file(lua/install/lintian-overrides ${debian_folder}/overrides/causeway COPYONLY)
 file(WRITE ${debian_folder}/triggers "activate-noawait ldconfig\n")
-file(CHMOD ${debian_folder}/triggers PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
+# CPack itself writes a line for each of the library's files, which differ in the processor that they are for.
+file(WRITE ${debian_folder}/shlibs "libcauseway ${PROJECT_VERSION_MAJOR} causeway (= ${PROJECT_VERSION}-1)\n")
+file(CHMOD ${debian_folder}/triggers ${debian_folder}/shlibs PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
 configure_file(lua/install/prerm ${debian_folder}/prerm COPYONLY FILE_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ
                GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
 
@@ -87,8 +89,7 @@ set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
 set(CPACK_DEBIAN_PACKAGE_SECTION math)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS python3)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${debian_folder}/triggers ${debian_folder}/prerm)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA ${debian_folder}/triggers ${debian_folder}/shlibs ${debian_folder}/prerm)
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "gnuplot-nox, python3-numpy")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "libeigen3-dev, libpcre2-dev, libutf8proc-dev, zlib1g-dev")
 include(CPack)

@@ -1,4 +1,5 @@
 // The C interface and the Python module on it, as programs that use them: what they hold, they hold themselves.
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -77,6 +78,23 @@ TEST_CASE("a model of Transformers computes the same with our kernels in it", "[
         return;
     }
     CHECK(output_of(with_python("torch, transformers", "module_transformers.py")) == "the hook holds\n");
+}
+
+TEST_CASE("a program gets from the C interface on a GPU what it gets on the CPU", "[c][gpu]") {
+    const std::string program = build_dir() + "/tests/causeway-c-gpu-test";
+    const char* why = "the CUDA library is not built";
+    if (std::filesystem::exists(program)) {
+        const TemporaryFolder folder;
+        constexpr int no_gpu = 77;
+        const int status = std::system((program + " >" + folder / "out" + " 2>&1").c_str());
+        if (!WIFEXITED(status) || WEXITSTATUS(status) != no_gpu) {
+            CHECK(read_bytes(folder / "out") == "the C interface holds on a GPU\n");
+            CHECK(status == 0);
+            return;
+        }
+        why = "there is no GPU";
+    }
+    causeway::test::skip("tests of the C interface on a GPU", why);
 }
 
 TEST_CASE("the Python module computes on CUDA tensors where they are", "[c][python][gpu]") {

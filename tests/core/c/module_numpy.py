@@ -204,6 +204,14 @@ for part, end in zip(parts, ((0, 30), (30, 70))):
 O, S, checkpoints = causeway.causal_linear_attention(*one, checkpoint_every=35, return_state=True, **causal)
 assert checkpoints.shape == (2, 3, 5, 7) and np.array_equal(checkpoints[1:], S)
 refuses(wrong, "deterministic", causeway.causal_linear_attention, *one, deterministic="always")
+
+# Heads of B that share those of C and V.
+few = [x[:, :1] for x in (k, v)]
+O, S = causeway.causal_linear_attention(q, *few, return_state=True, **causal)
+each = causeway.causal_linear_attention(q, *(np.repeat(x, 3, axis=1) for x in few), **causal)
+assert np.array_equal(O, each) and S.shape == (2, 1, 5, 7)
+found = causeway.causal_linear_attention_grad(q, *few, dO, decay=0.9)
+assert found["dB"].shape == q.shape and found["dV"].shape == few[1].shape
 O, lse = causeway.softmax_attention(*one, cu_seqlens=[0, 30, 70], return_lse=True)
 assert np.array_equal(O[:, :, 30:], causeway.softmax_attention(*parts[1]))
 

@@ -92,6 +92,47 @@ torch.testing.assert_close(state, last, rtol=1e-3, atol=1e-3)
 torch.testing.assert_close(o, whole[:, :, 299:], rtol=1e-3, atol=1e-3)
 
 
+# Packed sequences, with gradients; in a pool, in place; with checkpoints; "prefix" with a gradient behind it.
+cuts = [0, 70, 71, 300]
+q, k, v, dO, g, beta = inputs(torch.float32, b=1)
+first = 0.3 * torch.rand(3, 4, 64, 64)
+
+
+def packed(q, k, v, g, beta, state):
+    O, last = causeway.linear_attention(q, k, v, update="gated_delta", log_decay=g, beta=beta, state=state, cu_seqlens=cuts)
+    return O + last.sum() / 1000
+
+
+compare("packed", packed, (q, k, v, g, beta, first), dO, 1e-4)
+compare("packed softmax", lambda *x: causeway.softmax_attention(*x, cu_seqlens=cuts), (q, k, v), dO, 1e-4)
+convolution, weight = torch.rand(1, 300, 6), torch.rand(6, 4)
+compare("convolution", lambda x, w: causeway.short_convolution(x, w, cu_seqlens=cuts)[0], (convolution, weight),
+        torch.rand(1, 300, 6), 1e-4)
+compare("norm", lambda x, w: causeway.rms_norm(x, weight=w), (convolution, torch.rand(6)), torch.rand(1, 300, 6), 1e-4)
+decays, erased = 0.9 + 0.1 * torch.rand(1, 4, 300), k * 0.5
+
+
+def general(q, k, v, a, u, state):
+    return causeway.general_linear_attention(q, k, v, a=a, u=u, w=u, state=state, cu_seqlens=cuts)[0]
+
+
+compare("general", general, (q, k, v, decays, erased, first), dO, 1e-4)
+options = {"update": "gated_delta", "cu_seqlens": torch.tensor(cuts), "state_indices": [4, 0, 2], "inplace": True,
+           "checkpoint_every": 50}
+pools = [torch.rand(6, 4, 64, 64, generator=torch.Generator().manual_seed(1)).to(where) for where in ("cpu", "cuda")]
+(O, pool, kept), (O_there, pool_there, kept_there) = (
+    causeway.linear_attention(*(x.to(p.device) for x in (q, k, v)), log_decay=g.to(p.device), beta=beta.to(p.device),
+                              state=p, **options) for p in pools)
+assert pool_there is pools[1] and kept_there.is_cuda and kept_there.shape == (5, 4, 64, 64)
+for ours, expected in ((O_there, O), (pool_there, pool), (kept_there, kept)):
+    torch.testing.assert_close(ours.cpu(), expected, rtol=1e-3, atol=1e-3)
+leaf = q.cuda().requires_grad_()
+causeway.linear_attention(leaf, k.cuda(), v.cuda(), deterministic="prefix")[0].backward(dO.cuda())
+assert torch.isfinite(leaf.grad).all()
+q, k, v, dO, g, beta = (x.cuda() for x in inputs(torch.float32))
+gates = {"update": "gated_delta", "log_decay": g, "beta": beta}
+whole, last = causeway.linear_attention(q, k, v, **gates)
+
 # What is not PyTorch's, by __cuda_array_interface__.
 class Foreign:
     def __init__(self, x):
@@ -102,6 +143,13 @@ torch.cuda.synchronize()
 found = causeway.linear_attention(*map(Foreign, (q, k, v)), update="gated_delta", log_decay=Foreign(g), beta=Foreign(beta))[0]
 torch.cuda.synchronize()
 torch.testing.assert_close(torch.as_tensor(found, device="cuda"), whole)
+state = torch.zeros(2, 4, 64, 64, device="cuda")
+token = [x[:, :, :1].contiguous() for x in (q, k, v)]
+o = causeway.linear_attention_step(*map(Foreign, token), Foreign(state), inplace=True)[0]
+expected = causeway.linear_attention(*token)
+torch.cuda.synchronize()
+torch.testing.assert_close(torch.as_tensor(o, device="cuda"), expected[0])
+torch.testing.assert_close(state, expected[1])
 
 # On a stream of its own, with much before it: a call that did not wait for the stream would read zeros.
 class Made(Foreign):
@@ -161,10 +209,12 @@ def refuses(sentence, f, *arguments, **options):
 
 
 refuses("expected one device", causeway.linear_attention, q, k.cpu(), v)
-refuses("not there on a GPU", causeway.l2norm, q)
-refuses("cu_seqlens", causeway.softmax_attention, q[:1], k[:1], v[:1], cu_seqlens=[0, 100, 300])
-refuses("checkpoint", causeway.linear_attention, q, k, v, checkpoint_every=100)
-refuses("deterministic: \"prefix\" is not in this interface", causeway.linear_attention, q, k, v, deterministic="prefix")
+refuses("not there on a GPU", causeway.lowrank, "favor+", q, k)
+refuses("the gradient on the GPU", causeway.linear_attention_grad, q, k, v, v, state=whole[:, :, :64].contiguous(),
+        state_indices=[0, 1])
+refuses("cu_seqlens: given, but this gradient on the GPU takes one sequence", causeway.causal_linear_attention_grad,
+        q[:1], k[:1], v[:1], v[:1], cu_seqlens=[0, 300])
+refuses("deterministic: \"prefix\"", causeway.causal_linear_attention, q, k, v, deterministic="prefix")
 refuses("nonsense", causeway.causal_linear_attention, q, k, v, deterministic="nonsense")
 causeway.linear_attention(q, k, v, deterministic="run")
 refuses("k: length 299, expected 300", causeway.linear_attention, q, k[:, :, :299].contiguous(), v)

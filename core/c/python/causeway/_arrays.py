@@ -139,6 +139,9 @@ def writable(name, x):
             raise ArgumentError(f"{name}: strides with gaps, expected a contiguous tensor on a GPU, to write to")
         if x.is_neg():
             raise ArgumentError(f"{name}: negated when it is read, expected resolve_neg() of it, to write to")
+    elif hasattr(x, "__cuda_array_interface__"):
+        if x.__cuda_array_interface__["data"][1]:
+            raise ArgumentError(f"{name}: read-only, expected an array that can be written")
     else:
         if not isinstance(x, numpy.ndarray):
             raise ArgumentError(f"{name}: {type(x).__name__}, expected an array of NumPy to write to")
@@ -197,6 +200,8 @@ def copied(name, x):
     """A copy of an array, of its kind."""
     if torch_of(x):
         return x.detach().clone()
+    if hasattr(x, "__cuda_array_interface__"):
+        raise ArgumentError(f"{name}: an array on a GPU that is not PyTorch's, expected inplace=True, or a copy and that")
     return numpy.array(_of_numpy(name, x).keeps)
 
 

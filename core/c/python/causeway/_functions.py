@@ -89,7 +89,7 @@ def _linear(q, k, v, log_decay, beta, state, rest):
     options, checkpoints = _linear_options(log_decay=log_decay, beta=beta, state=state, inputs=inputs, **rest)
     wanted = None if rest["sequences"]["inplace"] else byref(S)
     arguments = (*map(byref, inputs.values()), byref(options), byref(O), wanted)
-    call_where("linear_attention", arguments, (*inputs.values(), *options.given), (O, S))
+    call_where("linear_attention", arguments, (*inputs.values(), *options.given), (O, S, checkpoints))
     return sequence_results(state, rest["sequences"], O, S, checkpoints, torch_of(q, k, v))
 
 
@@ -203,7 +203,7 @@ def _causal(B, C, V, state, return_state, rest):
     options, checkpoints = _causal_options(state=state, inputs=inputs, **rest)
     wanted = byref(S) if S is not None and not rest["sequences"]["inplace"] else None
     arguments = (*map(byref, inputs.values()), byref(options), byref(O), wanted)
-    call_where("causal_linear_attention", arguments, (*inputs.values(), *options.given), (O, S))
+    call_where("causal_linear_attention", arguments, (*inputs.values(), *options.given), (O, S, checkpoints))
     return sequence_results(state, rest["sequences"], O, S, checkpoints, torch_of(B, C, V))
 
 

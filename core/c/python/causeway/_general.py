@@ -53,7 +53,7 @@ def forward(q, k, v, a, u, w, state, rest):
     options, checkpoints = _options(a, u, w, state, inputs=inputs, **rest)
     wanted = None if rest["sequences"]["inplace"] else byref(S)
     arguments = (*map(byref, inputs.values()), byref(options), byref(O), wanted)
-    call_where("general_linear_attention", arguments, (*inputs.values(), *options.given), (O, S))
+    call_where("general_linear_attention", arguments, (*inputs.values(), *options.given), (O, S, checkpoints))
     return sequence_results(state, rest["sequences"], O, S, checkpoints, torch_of(q, k, v))
 
 

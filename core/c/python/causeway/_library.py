@@ -200,11 +200,9 @@ def _declare(lib):
     }
     if hasattr(lib, "causeway_gpu_linear_attention"):
         stream = [c_void_p]
-        arguments["gpu_causal_linear_attention"] = [tensor] * 3 + [causal] + [tensor] * 2 + stream
-        arguments["gpu_causal_linear_attention_grad"] = [tensor] * 4 + [causal] + [tensor] * 4 + stream
-        for name in ("linear_attention", "linear_attention_grad", "linear_attention_step", "softmax_attention",
-                     "softmax_attention_grad"):
-            arguments["gpu_" + name] = arguments[name] + stream
+        arguments |= {"gpu_" + name: types + stream for name, types in arguments.items()
+                      if name not in ("set_threads", "lowrank")}
+        arguments["gpu_causal_linear_attention_grad"].remove(number)  # there is no gradient of the decay
     for name, types in arguments.items():
         function = getattr(lib, "causeway_" + name)
         function.argtypes, function.restype = types, c_int32

@@ -13,6 +13,12 @@ def _forward(ctx, O, S, checkpoints):
     return O, S, checkpoints
 
 
+def _rest_of_gradient(rest, q):
+    """The options of a call for its gradient, which on a GPU keeps the same bits in every run alone: "prefix" is a
+    promise of outputs."""
+    return {**rest, "sequences": {**rest["sequences"], "deterministic": None}} if q.is_cuda else rest
+
+
 class LinearAttention(Function):
     @staticmethod
     def forward(ctx, q, k, v, log_decay, beta, state, rest):
@@ -24,7 +30,7 @@ class LinearAttention(Function):
     @once_differentiable
     def backward(ctx, dO, dstate, _):
         q, k, v, log_decay, beta, state = ctx.saved_tensors
-        found = _functions._linear_grad(q, k, v, dO, log_decay, beta, state, dstate, ctx.rest)
+        found = _functions._linear_grad(q, k, v, dO, log_decay, beta, state, dstate, _rest_of_gradient(ctx.rest, q))
         dinitial = found["dstate"].reshape(state.shape) if ctx.needs_input_grad[5] else None
         return found["dq"], found["dk"], found["dv"], found.get("dlog_decay"), found.get("dbeta"), dinitial, None
 
