@@ -346,7 +346,7 @@ end
 local fla_arguments = {
   linear_attention = "q = q, k = k, v = v",
   gated = "q = q, k = k, v = v, g = g",
-  delta = "q = q, k = k, v = v, beta = beta, use_qk_l2norm_in_kernel = true",
+  delta = "q = q, k = k, v = v, beta = beta,\n  use_qk_l2norm_in_kernel = true",
   gated_delta = "q = q, k = k, v = v, g = g, beta = beta,\n  use_qk_l2norm_in_kernel = true",
 }
 
