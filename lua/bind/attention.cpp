@@ -272,11 +272,28 @@ void check_fields(lua_State* L, const std::vector<std::string>& known) {
     }
 }
 
+// Pushes the function of a method: `forward`, or of a rule made by recurrence the function that gives its output alone.
+// Whether it is a rule.
+bool push_forward(lua_State* L, const Options& options) {
+    if (options.push("forward") == LUA_TFUNCTION) return false;
+    push_causeway(L);
+    lua_getfield(L, -1, "_forward_of_rule");
+    lua_remove(L, -2);
+    lua_pushvalue(L, -2);
+    lua_call(L, 1, 1);
+    if (lua_isnil(L, -1)) fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -2));
+    return true;
+}
+
 // register_method{name =, forward = function(B, C, V, options) ... end, short =, source =, time =, memory =, ...}
 int register_method(lua_State* L) {
     if (!lua_istable(L, 1))
         fail("register_method: expected a table {name = ..., forward = ...}, got a ", type_name(L, 1));
     const std::vector<std::string> fields{"name", "forward", "short", "source", "time", "memory", "decay", "normalize"};
+    if (luaL_getmetafield(L, 1, "__call") != LUA_TNIL)
+        fail(
+            "register_method: a rule alone, expected a name beside it: register_method{name = \"mine\", forward = "
+            "rule}");
     check_fields(L, fields);
     const Options options(L, 1, "register_method", fields);
     const std::string name = options.string("name", "");
@@ -288,9 +305,8 @@ int register_method(lua_State* L) {
         if (static_cast<unsigned char>(c) <= ' ' || c == 127)
             fail("name: \"", name, "\", expected a name without spaces and control characters");
     }
-    if (options.push("forward") != LUA_TFUNCTION)
-        fail("forward: expected a function(B, C, V, options), got a ", type_name(L, -1));
-    lua_pop(L, 1);
+    const bool is_rule = push_forward(L, options);
+    const int forward = lua_gettop(L);
     for (const char* key : {"short", "source", "time", "memory"}) options.string(key, "");
     for (const char* key : {"decay", "normalize"}) options.boolean(key, true);
 
@@ -302,6 +318,11 @@ int register_method(lua_State* L) {
         lua_pushvalue(L, -2);
         lua_insert(L, -2);
         lua_rawset(L, -4);
+    }
+    lua_pushvalue(L, forward);
+    lua_setfield(L, -2, "forward");
+    for (const char* key : {"decay", "normalize"}) {
+        if (is_rule && !options.has(key)) set_field(L, key, false);
     }
     lua_rawseti(L, -2, place + 1);
     if (place == static_cast<std::ptrdiff_t>(names.size())) {

@@ -19,13 +19,14 @@ void refuse_registered(lua_State* L, const std::string& method);
 // The names given to register_method, in lua/bind/attention.cpp.
 std::vector<std::string> registered_names(lua_State* L);
 
-// Says once where the state of a delta rule has outgrown any use: each token multiplies it by I - β k kᵀ, which
-// enlarges it along keys with β |k|² > 2; not where an input was as large, or no number. `rule` is what is meant for
-// such keys: "update = \"delta\" is". may_grow: asked before the call, which may write to the state it is given; false
-// where that is so large already, or all is said. lua/bind/growth.cpp
+// Says once an entry (a script) where the state of a delta rule has outgrown any use: each token multiplies it by I - β
+// k kᵀ, which enlarges it along keys with β |k|² > 2; not where an input was as large, or no number. `rule` is what is
+// meant for such keys: "update = \"delta\" is". may_grow: asked before the call, which may write to the state it is
+// given; false where that is so large already, or all is said. lua/bind/growth.cpp
 bool may_grow(lua_State* L, const std::optional<Tensor>& state);
 void note_growth(lua_State* L, std::initializer_list<std::optional<Tensor>> inputs, const char* function,
                  const std::string& rule, const Tensor& state);
+void forget_growth(lua_State* L);  // as a new entry begins
 
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);

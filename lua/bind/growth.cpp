@@ -26,6 +26,8 @@ bool may_grow(lua_State* L, const std::optional<Tensor>& state) {
     return !counting && !noted(L, growth_noted) && (!state || largest(*state) < outgrown);
 }
 
+void forget_growth(lua_State* L) { forget_note(L, growth_noted); }
+
 // Asks of the inputs only where the state has grown.
 void note_growth(lua_State* L, std::initializer_list<std::optional<Tensor>> inputs, const char* function,
                  const std::string& rule, const Tensor& state) {

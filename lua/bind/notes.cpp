@@ -10,6 +10,11 @@ bool noted(lua_State* L, const char* key) {
     return given;
 }
 
+void forget_note(lua_State* L, const char* key) {
+    lua_pushnil(L);
+    lua_setfield(L, LUA_REGISTRYINDEX, key);
+}
+
 void note_once(lua_State* L, const char* key, const std::string& text) {
     if (noted(L, key)) return;
     lua_pushboolean(L, true);

@@ -1,4 +1,4 @@
-// Notes beside what was asked for, which a session gets once.
+// Notes beside what was asked for, which a session, or an entry of it, gets once.
 #pragma once
 
 #include <lua.hpp>
@@ -9,6 +9,9 @@ namespace causeway::lua {
 
 // Whether the session has got the note of this key.
 bool noted(lua_State* L, const char* key);
+
+// Forgets that, so that it may be given again.
+void forget_note(lua_State* L, const char* key);
 
 // Gives it the note, unless it has got it (lua/lib/text.lua shows it).
 void note_once(lua_State* L, const char* key, const std::string& text);

@@ -9,7 +9,7 @@ Reads a file; its extension says what comes back:
   .npz          a table of name -> Tensor, of NumPy's savez or savez_compressed
   .safetensors  a table of name -> Tensor and, second, the table of its metadata
   .csv          an array of rows, each a table of column -> value and, second, the array of column names
-  .json         tables, strings, numbers and booleans
+  .json         tables, strings, numbers and booleans; a Tensor comes back as lists, of which tensor(x) makes one again
 With {nested = true} the tensors of a .npz or .safetensors file come as tables in one another, as save takes them:
 "layers.1.w" is at x.layers[1].w.
 Of a .safetensors file a part can be read without the rest: {names = {"q", "k"}} reads these tensors alone,
@@ -44,7 +44,8 @@ Writes a file; its extension says what the value has to be:
                 "layers.1.w"; load(path) gives a flat table back, load(path, {nested = true}) the tables
   .csv          an array of rows, each a table of column -> number, string or boolean; {columns = {"N", "method"}} says
                 which columns and in which order (otherwise all, sorted)
-  .json         tables, strings, numbers, booleans and Tensors, which come back as lists of numbers
+  .json         tables, strings, numbers, booleans and Tensors, which come back as lists of numbers (the others keep
+                Tensors)
 Under `./lab mpi N` save(path, {x = part}, {sharded = true, dim = 3}) writes one .safetensors file of the parts that the
 ranks have along dimension dim (the last but one unless given), each rank its own: the file of unshard(part, dim).
 Of an optimiser, save opt.params and make it anew, as in adam{load(path, {nested = true}), lr = 0.01}: its moments are

@@ -145,8 +145,7 @@ maximum(x.scores)]],
 }
 
 manual.replace_attention = {
-  call = "m:attention{layers =, with =, options =}  m:reset(layers)  "
-    .. "m:attention_errors(text, {layers =, with =, options =})",
+  call = "m:attention{layers =, with =, options =}  m:reset(layers)",
   text = [[Puts something else in the place of the attention of some layers of the model m (a list of numbers from 1, or
 "all", the default), until m:reset takes it away. with is one of
 
@@ -168,9 +167,7 @@ Of a model on the GPU, exact methods and updates after "favor+", "rfa", "taylor"
 one. Anything else is computed on the CPU, where q, k and v are copied, layer by layer; m:layers() then says "on the
 CPU".
 
-m:attention_errors tells what a factorisation does to the scores exp(scale q kᵀ) of each layer on a text, with and
-without the mask, beside the bound of claim A2, and to the layer's output; and in before and after what m:predict says
-of the text.]],
+What that does to a text beforehand, layer by layer, tells ?attention_errors.]],
   notes = [[options, with their defaults: rank (that of the factorisation, 256 for "favor+"), seed (0) and what else
 ?lowrank says of the factorisation; features ("favor+"; "none": q and k as they are), normalize (true but for updates
 with a delta), method (the exact method of a factorisation's masked product, "fleet"), block, chunk, log_decay (0) and
@@ -183,4 +180,16 @@ m:attention{layers = 1, with = function(q, k, v, scale)
   return softmax_attention(q, k, v, {scale = scale})
 end}
 m:layers()]],
+}
+
+manual.attention_errors = {
+  call = "m:attention_errors(text, {layers =, with =, options =})",
+  text = [[What a factorisation in the place of attention, with = "favor+" say, does to the scores exp(scale q kᵀ) of
+each of the layers (a list of numbers from 1, or "all", the default) on a text, with and without the mask, beside the
+bound of claim A2, and to the layer's output; and in before and after what m:predict says of the text. options are
+those of ?replace_attention.]],
+  example = [[
+m = model{arch = "llama", size = "tiny", weights = "random"}
+m:attention_errors("In the beginning was the Word.",
+  {layers = {2, 5}, with = "nystrom", options = {rank = 8}})]],
 }

@@ -415,6 +415,9 @@ called("load", "read_csv csv loadtxt load_file safe_open", "The extension says w
 written("column get_column", "rows:column(\"gamma\") is a column of a sweep's results or of load(\"x.csv\") as a list, "
   .. "tensor(...) of it a tensor", "load")
 called("save", "to_csv savetxt save_file", "The extension says what the value has to be.")
+written("read read_file readfile slurp read_text readlines getline",
+  "the text of a file is io.open(\"a.txt\"):read(\"a\"), its lines come from for line in io.lines(\"a.txt\") do ... "
+  .. "end; load reads .npy, .npz, .safetensors, .csv and .json", "load")
 written("write write_file writefile",
   "save(path, x) writes x, results:save(path) a table; io.open(path, \"w\") opens a file for text of yours", "save")
 called("json_encode", "dumps")
@@ -508,6 +511,10 @@ causeway._instead = {
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
   print = "print(A) prints it, and A alone shows it", show = "A alone shows it, display(A) in a script",
+  S = "U, S, V = svd(A) gives all three", U = "U, S, V = svd(A) gives all three",
+  V = "U, S, V = svd(A) gives all three", Vt = "U, S, V = svd(A) gives all three, and V:t() is it",
+  Q = "Q, R = qr(A) gives both", R = "Q, R = qr(A) gives both", values = "maximum(A, 2) are the values alone",
+  indices = "argmax(A, 2) are the places",
   T = "A:t() is the transpose, of the last two dimensions",
   matmul = "A * B is the product of matrices", mm = "A * B is the product of matrices",
   bmm = "A * B is the product of matrices", sub = "A - B is it", div = "A / B is it",
@@ -593,8 +600,8 @@ written("nn.linear torch.nn.linear nn.dense", "a linear layer is a product, x * 
 written("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10")
 written("findmax findmin", "maximum(A) is the value and argmax(A) its place", "argmax")
 written("sort argsort topk unique",
-  "tensors are not sorted: quantile(A, 0.9) and maximum(A) are of sorted values, and table.sort sorts what totable "
-  .. "gives")
+  "table.sort(l) sorts a list in place, and of a vector l = A:totable(); tensors are not sorted, and quantile(A, 0.9) "
+  .. "and maximum(A) need no order")
 written("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread")
 not_here("quantization quantisation int8 fp8 kivi kv_quantization",
   "Elements are Float32, Float64, and Float16 and BFloat16 for storage.")
@@ -674,4 +681,4 @@ called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_acc
 called("score", "loglikelihood log_likelihood")
 called("evaluate", "mmlu longbench multiple_choice benchmark_model lm_eval lm_evaluation_harness few_shot cloze")
 called("capture", "hidden_states output_hidden_states output_attentions register_forward_hook forward_hook")
-called("replace_attention", "swap_attention monkey_patch attention_errors")
+called("replace_attention", "swap_attention monkey_patch")

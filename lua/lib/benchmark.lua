@@ -87,6 +87,14 @@ local function registered(name)
   end }
 end
 
+-- The method that has this short name, as the tables of leet call it; any other name as it is.
+local function by_short_name(name)
+  for _, method in ipairs(causeway.method_list()) do
+    if method.short == name then return method.name end
+  end
+  return name
+end
+
 -- The keys of `methods`: positions, then names, in order.
 local function keys_of(methods)
   local keys, names = {}, {}
@@ -98,10 +106,19 @@ local function keys_of(methods)
   return table.move(names, 1, #names, #keys + 1, keys)
 end
 
--- The methods to time as {name =, forward = function(B, C, V, options)}: `own` is the name of a function given alone.
+-- The methods to time as {name =, forward = function(B, C, V, options)}: `own` is the name of a function given alone;
+-- and whether one of them is a rule made by recurrence, which computes something else than the others.
 local function candidates(method, others, own)
-  local list, taken, unknown = {}, {}, {}
+  local list, taken, unknown, has_rule = {}, {}, {}, false
   local function add(item, name)
+    local forward = causeway._forward_of_rule(item)
+    if forward then item, name, has_rule = forward, name or item.name, true end
+    if type(item) == "string" then item = by_short_name(item) end
+    local tensors = type(item) == "userdata" or type(item) == "table" and type(item[1]) == "userdata"
+    if tensors then
+      raise("benchmark_method: method: " .. noun(item) .. "; tensors of yours are inputs: benchmark_method{inputs = "
+        .. "{q, k, v}}")
+    end
     if type(item) ~= "function" and type(item) ~= "string" then
       local several = type(item) == "table" and #item > 0 and '; of several it is benchmark_method{methods = {"fleet", '
         .. '"vanilla"}}' or ""
@@ -141,7 +158,7 @@ local function candidates(method, others, own)
   for _, entry in ipairs(causeway.method_list()) do known[#known + 1] = entry.name end
   known[#known + 1] = "auto"
   causeway._check_names("benchmark_method: method", unknown, known)
-  return list
+  return list, has_rule
 end
 
 -- What each row of a benchmark has is looked for on the whole too.
@@ -504,9 +521,11 @@ end
 --- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
 function causeway.benchmark_method(method, options)
   if options == nil and causeway._is_plain(method) and method[1] == nil then method, options = nil, method end
+  if type(method) == "userdata" then candidates(method) end  -- which says where tensors go
   local given = checked_options(options)
   options = options or {}
-  local list = candidates(method, options.methods, options.name)
+  local list, has_rule = candidates(method, options.methods, options.name)
+  if has_rule and given.reference == nil then given.reference = false end
   local results, progress = new_results(given), causeway.progress(#given.lengths * #list)
   local good, problem = pcall(fill, results, given, list, progress)
   progress:finish()

@@ -140,6 +140,9 @@ local function of_points(name) return "run gets a table of the point: run = func
 
 -- {pattern of a message, function of what it captures and of the source that runs}: the hint, or nil.
 local rules = {
+  { "attempt to call a nil value %(global 'time'%)$", function()
+    return "t = clock(); f(); clock() - t are seconds; @btime f() measures a call"
+  end },
   { "attempt to call a nil value %(global '([%w_]+)'%)$", method_for_function },
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name) return calls[name] end },
   { "attempt to call a nil value %(field '([%w_]+)'%)$", function(name) return calls[name] end },
@@ -168,6 +171,32 @@ local rules = {
   { "is read as %[heads, tokens, d_k%], expected %[batch, heads, tokens, d_k%]", function() return kept end },
   { "on a table value %(local '[%w_]+'%) %(sweep at ([%w_]+) =", of_points },
   { "compare number with table %(sweep at ([%w_]+) =", of_points },
+  { "(%l[%l_]*): %d[%d×]*, expected %d[%d×]*×1%f[^%d×]", function(name, source)  -- g(":", ":", t) of one token
+    local call = source:find("linear_attention_step", 1, true) or source:find(":step", 1, true)
+    return call and string.format("a number drops the dimension that it indexes, a range keeps it: "
+      .. "%s = x(\":\", \":\", {5, 5})", name) or nil
+  end },
+  { "state: expected a Tensor, got nothing", function()
+    return "zeros(b, h, d_k, d_v) is an empty state: linear_attention_step(q, k, v, zeros(1, 8, 64, 64))"
+  end },
+  { "state: expected a Tensor, got a table", function()
+    return "the state comes fourth, the options behind it: linear_attention_step(q, k, v, S, {update = \"delta\", ...})"
+  end },
+  { "x%.([%w_]+) is not given, expected it in the call: rule", function(name, source)
+    local measured = source:find("benchmark_method", 1, true) or source:find("causal_linear_attention", 1, true)
+    return measured and string.format("a function gives it: mine = function(q, k, v) return (rule(q, k, v, {%s = %s})) "
+      .. "end, benchmark_method(mine, {inputs = {q, k, v}, reference = false})", name, name) or nil
+  end },
+  { "evaluate: options: expected a table such as", function() return "m:evaluate{cloze = true}, or {mmlu = path}" end },
+  { "cannot be loaded: its extension is \"%.(%l+)\"", function(form)
+    local path = 'io.open("a.' .. form .. '"):read("a")'
+    return (form == "txt" or form == "md" or form == "log" or form == "lua" or form == "tex")
+      and "the text of a file is " .. path or nil
+  end },
+  { "load: \"(.-)\" is neither a file nor Lua code", function(path)
+    if path:find("%.txt$") then return "there is no such file; the text of one is io.open(path):read(\"a\")" end
+    return path:find("%.%w+$") and "there is no such file" or nil
+  end },
   { "index (%d): (-?)%d+, expected 1 to ", function(place, _, _, sign)
     return sign == "" and "places count from 1" or string.format("the last one is size(A, %s)", place)
   end },
@@ -185,6 +214,14 @@ local rules = {
     return option and name .. " is " .. option.text:match("^[^;]*") .. ", as in " .. option.example
   end },
   { "a nil value %(field '([%a_][%w_]*)'%)$", causeway._absent_field },
+  { "(%S+): cannot be written: No such file or directory", function(path)
+    local folder = path:match("^(.+)/[^/]+$")
+    return folder and string.format("mkpath(%q) makes the folder", folder) or nil
+  end },
+  { "name: expected a string, got nothing", function(_, source)
+    return source:find("lowrank%s*%(%s*%)")
+      and 'B, C = lowrank("favor+", q, k, {rank = 64}); lowrank_methods() lists them' or nil
+  end },
   { "save: value: expected what to save, got nothing", function(_, source)
     return source:find("nil%s*%)") and 'save("q.npy", q) saves q' or nil
   end },

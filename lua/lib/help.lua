@@ -316,12 +316,13 @@ end
 -- What other libraries are called where their functions are.
 local libraries = {}
 for name in ("np numpy torch jnp jax lax plt pyplot sns matplotlib F nn functional tf scipy pd json time os random fla "
-  .. "linalg optim"):gmatch("%S+") do
+  .. "linalg optim cuda"):gmatch("%S+") do
   libraries[name] = true
 end
 
 -- A name without the library in front of it: "np.linalg.norm" -> "norm".
 local function without_library(name)
+  if name:find("^fla%.") then return name:match("[^.]*$") end  -- fla.ops.gla.chunk_gla
   local last = name
   while libraries[last:match("^([%w_]+)%.") or ""] do last = last:match("^[%w_]+%.(.*)$") end
   return last
@@ -339,6 +340,24 @@ local function without_kernel(name)
     local rest, n = name:gsub(pattern, "")
     if n > 0 and #rest > 2 then return rest end
   end
+end
+
+-- What the kernels of flash-linear-attention for these pages are given, as from_fla takes it.
+local fla_arguments = {
+  linear_attention = "q = q, k = k, v = v",
+  gated = "q = q, k = k, v = v, g = g",
+  delta = "q = q, k = k, v = v, beta = beta,\n  use_qk_l2norm_in_kernel = true",
+  gated_delta = "q = q, k = k, v = v, g = g, beta = beta,\n  use_qk_l2norm_in_kernel = true",
+}
+
+-- The line that computes what a kernel of flash-linear-attention does, where the name that was asked for is one of a
+-- rule with an update here: of chunk_gla, not of retnet or mamba_chunk_scan. Nil for another.
+local function line_of_kernel(name, entry)
+  local asked = plain(without_library(name))
+  local kernel = asked:find("^chunk_") or asked:find("^fused_chunk_") or asked:find("^fused_recurrent_")
+  if not kernel or asked:find("mamba") then return nil end
+  local given = fla_arguments[entry.page]
+  return given and string.format("linear_attention(from_fla{%s})", given) or nil
 end
 
 -- What the literature or another library calls so: the entry of lua/help/names.lua, or one made for a page of another
@@ -422,6 +441,13 @@ local function misplaced(name, known)
     return 'a decay γ of all tokens is update = "gated", log_decay = math.log(γ)'
   end
   if known.flash and known.standard and name == "softmax" then return 'softmax attention itself is "flash"' end
+  if known.vanilla and known.fleet then
+    for _, m in ipairs(causeway.method_list()) do
+      if m.short and m.short:lower() == name:lower() then
+        return string.format('it is called "%s" here, in leet "%s"', m.name, m.short)
+      end
+    end
+  end
   if known.vanilla and known.fleet and (name == "flash" or name == "softmax") then
     return 'it computes softmax attention: softmax_attention(q, k, v, {method = "flash"})'
   end
@@ -497,7 +523,7 @@ local function call_meant(name)
   local lines = causeway._call_lines()
   local entry = elsewhere(name, lines)
   if not entry or not entry.page or entry.said then return nil end
-  local line = entry.line or lines[entry.page]
+  local line = line_of_kernel(name, entry) or entry.line or lines[entry.page]
   if not line then return nil end
   return string.format("%s %s, see ?%s", entry.near and "the nearest here is" or "it is", line, name)
 end
@@ -522,6 +548,7 @@ function causeway._meant_here(name)
   end
   local element = element_types[name:lower()]
   if element then return string.format('an element type stands in quotes: zeros(2, 3, "%s")', element) end
+  if name == "i" then return nil end  -- Julia's unit matrix is I, and i the name of a place
   local meant = call_meant(name) or known_as(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
@@ -555,7 +582,12 @@ local function elsewhere_text(name, entry, sections)
   local lead = entry.said and how or name
     .. (entry.near and ": the nearest here is " .. entry.page .. "." or " is called " .. entry.page .. " here.")
     .. (how and " " .. how or "")
-  local line = entry.line and "    " .. entry.line:gsub("\n", "\n    ") .. "\n\n" or ""
+  local function set_in(line) return "    " .. line:gsub("\n", "\n    ") .. "\n\n" end
+  local line, kernel = entry.line and set_in(entry.line) or "", line_of_kernel(name, entry)
+  if kernel then
+    line = line .. wrapped("The scale is 1 here; flash-linear-attention's kernels have d_k^-0.5 where none is given. "
+      .. "Their own arguments, [batch, N, heads, width], with that scale:", room(), "  ") .. "\n\n" .. set_in(kernel)
+  end
   return wrapped(lead, room(), "  ") .. "\n\n" .. line .. page(entry.page, sections)
 end
 

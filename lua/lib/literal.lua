@@ -3,6 +3,7 @@
 local causeway = ...
 
 local most_depth = 4    -- tables nested deeper are elided
+local most_elements = 12 -- of a tensor in a table whose elements are shown
 local most_items = 40   -- entries of a table that are shown
 local ends = 3          -- last entries of a longer list that are shown
 
@@ -93,13 +94,27 @@ function causeway._is_plain(t)
   return type(t) == "table" and (meta == nil or shown_plainly[meta] == true)
 end
 
+-- The elements of a small vector or matrix on the CPU, rows parted by semicolons: "[1, 2; 3, 4]"; nil of any other.
+local function small_tensor_text(A)
+  local dims, n = causeway.ndims(A), causeway.length(A)
+  if n == 0 or n > most_elements or dims > 2 or A:device() ~= "cpu" then return nil end
+  local rows = dims == 1 and { A:totable() } or A:totable()
+  for i, row in ipairs(rows) do
+    for j, x in ipairs(row) do row[j] = causeway.isfinite(x) and string.format("%.4g", x) or tostring(x) end
+    rows[i] = table.concat(row, ", ")
+  end
+  return "[" .. table.concat(rows, "; ") .. "]"
+end
+
 -- A value inside a table, on one line: something that speaks for itself gives the first line of what it says.
 local function show_inner(value, depth, seen, taken)
   local meta = not causeway._is_plain(value) and debug.getmetatable(value)
   if type(meta) == "table" and rawget(meta, "__tostring") and not of_lua[type(value)] then
     local text = tostring(value)
     local first = text:match("^[^\n]*")
-    return first == text and text or (first:gsub(":$", ""))
+    if first == text then return text end
+    local elements = rawget(meta, "__name") == "Tensor" and small_tensor_text(value)
+    return (first:gsub(":$", "")) .. (elements and " " .. elements or "")
   end
   return show(value, depth, seen, taken)
 end

@@ -200,9 +200,18 @@ local function stream_to(stream)
   end
 end
 
+-- Options of a call, checked; a number alone is how many tokens are meant elsewhere.
+local function check_generation(call, options)
+  if type(options) == "number" then
+    raise(string.format("%s: options: %s, expected a table: m:%s(text, {tokens = %s})", call, tostring(options), call,
+      tostring(options)))
+  end
+  causeway._check_options(call, options)
+end
+
 --- What the model goes on with behind a text or ids, as a text.
 function methods.generate(m, text, options)
-  causeway._check_options("generate", options)
+  check_generation("generate", options)
   local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
   local stream = stream_to(given.stream)
@@ -234,7 +243,7 @@ causeway._options.prompt = { system = true }
 
 --- The answer to a question or a conversation, and the conversation with it.
 function methods.chat(m, messages, options)
-  causeway._check_options("chat", options)
+  check_generation("chat", options)
   local given = { tokens = 256 }
   for key, value in pairs(options or {}) do given[key] = value end
   local talk = messages_of(messages, given.system)

@@ -343,6 +343,12 @@ function Rule:__call(q, k, v, options)
   return causeway.general_linear_attention(arguments(self, read(self, q, k, v, options)))
 end
 
+--- Of a rule the function(q, k, v) that gives its output alone; nil of anything else.
+function causeway._forward_of_rule(rule)
+  if getmetatable(rule) ~= Rule then return nil end
+  return function(q, k, v) return (rule(q, k, v)) end
+end
+
 --- rule:step(q, k, v, state, options): one token, or up to 16.
 function Rule:step(q, k, v, state, options)
   local queries, keys, values, given = arguments(self, read(self, q, k, v, options))

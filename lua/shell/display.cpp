@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "lua/bind/attention.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
 
@@ -274,6 +275,7 @@ void begin_entry(lua_State* L) {
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
     lua_setfield(L, LUA_REGISTRYINDEX, shown_key);
+    forget_growth(L);
 }
 
 bool shown_in_entry(lua_State* L, int index) {

@@ -342,7 +342,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     if (Failure failure = call(L, 0, LUA_MULTRET)) return failure;
     const int n = lua_gettop(L) - base;
     for (const std::string& note : notes_on_undefined_names(L, expanded.code)) call_library(L, "_note", note);
-    for (const auto notes : {notes_on_types, notes_on_places, notes_on_cut_sizes}) {
+    for (const auto notes : {notes_on_types, notes_on_places, notes_on_cut_sizes, notes_on_results}) {
         for (const std::string& note : notes(L, expanded.code)) call_library(L, "_note", note);
     }
     note_on_field(L, expanded.code);

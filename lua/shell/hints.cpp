@@ -95,6 +95,16 @@ public:
     }
     bool in_index(std::size_t i) const { return in(i, "["); }
 
+    // Whether a block that a keyword opened is open at token i.
+    bool in_block(std::size_t i) const {
+        int depth = 0;
+        for (std::size_t k = 0; k < i; ++k) {
+            if (one_of(word(k), {"do", "then", "function", "repeat"})) ++depth;
+            if (one_of(word(k), {"end", "until", "elseif"})) --depth;
+        }
+        return depth > 0;
+    }
+
     // The last of these keywords before token i in its line, or size(). `until` ends the search.
     std::size_t keyword_before(std::size_t i, std::string_view keyword, std::string_view until) const {
         while (i > 0 && !starts_line(i)) {
@@ -257,6 +267,29 @@ const char* of_functions(const Place& at, std::size_t i) {
     return nullptr;
 }
 
+// for i = 1, 3 do i end, if x then 5 end: an expression in a block, which Lua takes for the beginning of a call.
+std::string of_values(const Place& at, std::size_t i, std::string_view message) {
+    std::size_t begin = i;
+    const auto begins = [&](std::size_t k) {
+        return at.starts_line(k) || one_of(at.word(k - 1), {"do", "then", "else", "repeat", ";", "end"});
+    };
+    const bool sign = i > 0 && at.ends_value(i - 1) && one_of(at.word(i), {"+", "*", "/", "^", "==", "..", "<", ">"});
+    const bool unexpected = message.find(": unexpected symbol near ") != std::string_view::npos && !sign;
+    if (unexpected && !(at.is_number(i) || at.is_string(i) || one_of(at.word(i), {"{", "-", "true", "false", "nil"})))
+        return "";
+    const bool behind_value = i > 0 && !at.is_name(i) && !at.is_number(i) && !at.is_string(i) && at.word(i) != "=";
+    const bool stopped = sign || message.find(": syntax error near ") != std::string_view::npos;
+    if (!unexpected && (!stopped || !behind_value)) return "";
+    if (!unexpected) --begin;
+    while (begin > 0 && !begins(begin)) --begin;
+    if (begin == 0 || !at.in_block(begin) || !(unexpected || at.is_name(begin))) return "";
+    std::size_t end = begin + 1;  // the expression goes up to the end of its line or block
+    while (end < at.size() && !at.starts_line(end) && !one_of(at.word(end), {"end", "else", "elseif", "until", ";"}))
+        ++end;
+    const std::string found = at.text(begin, end), shown = found.size() > 20 ? "x" : found;
+    return "a value alone is no statement in a block: print(" + shown + ") shows it";
+}
+
 // for (i = 0; i < 5; i++) {, if x == 5 {, while (x < 5) {
 const char* of_braces(const Place& at, std::size_t i) {
     if (at.word(i) == "(" && at.word(i - 1) == "for") return of_loops;
@@ -357,6 +390,7 @@ const char* of_words(const Place& at, std::size_t i) {
     if (at.word(i) == "is" && i > 0 && at.ends_value(i - 1)) return "x is None is written x == nil";
     if (!(at.is_name(i) || at.is_number(i)) || !at.starts_statement(i - 1)) return nullptr;
     const std::string_view word = at.word(i - 1);
+    if (one_of(word, {"help", "doc", "man"})) return "the page of a function is ?name, as ?zeros";
     if (word == "del") return "x = nil forgets x";
     if (word == "try") return "errors are caught by ok, message = pcall(f, x)";
     if (one_of(word, {"raise", "throw"})) return "error(\"a sentence\") raises an error";
@@ -530,6 +564,7 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
                                 of_words, of_keywords, of_contexts, of_commands, of_signs, of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
+        if (const std::string found = of_values(place, i, message); !found.empty()) return hint + found;
     }
     return "";
 }

@@ -83,7 +83,8 @@ Holds holds(lua_State* L, int name, int value) {
 // The constant of Lua's that other languages write so; "" for other names.
 std::string constant_like(std::string_view name) {
     constexpr std::pair<std::string_view, const char*> constants[] = {
-        {"True", "true"}, {"TRUE", "true"}, {"False", "false"}, {"FALSE", "false"}, {"None", "nil"}, {"null", "nil"}};
+        {"True", "true"}, {"TRUE", "true"}, {"False", "false"}, {"FALSE", "false"},
+        {"None", "nil"},  {"null", "nil"},  {"nothing", "nil"}, {"NULL", "nil"}};
     for (const auto& [word, meant] : constants) {
         if (name == word) return meant;
     }
@@ -205,6 +206,9 @@ std::string with_near_global(lua_State* L, const std::string& message) {
         return message + "\nhint: " + of_lists;
     if (const std::string hidden = hidden_function(L, message); !hidden.empty())
         return message + "\nhint: " + hidden + " is a variable of yours here; the library's is causeway." + hidden;
+    if (message.find("attempt to mul a 'string' with a 'number'") != std::string::npos ||
+        message.find("attempt to mul a 'number' with a 'string'") != std::string::npos)
+        return message + "\nhint: a text several times is (\"ab\"):rep(3)";
     if (message.find("attempt to add a 'string' with a") != std::string::npos ||
         message.find("attempt to mul a 'string' with a 'string'") != std::string::npos ||
         message.find("attempt to perform arithmetic on a string value") != std::string::npos)
@@ -399,17 +403,20 @@ std::vector<std::string> notes_on_places(lua_State* L, const std::string& source
         if (text && words[i - 1] != "." && words[i + 1] == "[")
             return {"a character of a text is " + std::string(words[i]) + ":sub(1, 1), a part of it " +
                     std::string(words[i]) + ":sub(2, 5)"};
-        const bool first = words.is_name(i) && words[i - 1] != "." && words[i + 1] == "[" && words[i + 2] == "0" &&
-                           words[i + 3] == "]" && words[i + 4] != "=";
-        if (!first) continue;
+        const bool place = words.is_name(i) && words[i - 1] != "." && words[i + 1] == "[";
+        const bool first = place && words[i + 2] == "0" && words[i + 3] == "]" && words[i + 4] != "=";
+        const bool last =
+            place && words[i + 2] == "-" && words[i + 3] == "1" && words[i + 4] == "]" && words[i + 5] != "=";
+        if (!first && !last) continue;
         const std::string name(words[i]);
         bool list = false;
         push_global(L, name);
         if (lua_istable(L, -1) && lua_rawlen(L, -1) > 0) {
-            list = lua_rawgeti(L, -1, 0) == LUA_TNIL;
+            list = lua_rawgeti(L, -1, first ? 0 : -1) == LUA_TNIL;
             lua_pop(L, 1);
         }
         lua_pop(L, 1);
+        if (list && last) return {"the last of " + name + " is " + name + "[#" + name + "]"};
         if (list) return {"lists count from 1: " + name + "[1] is the first of " + name};
     }
     return {};
@@ -457,6 +464,66 @@ std::vector<std::string> notes_on_cut_sizes(lua_State* L, const std::string& sou
         const std::size_t begin = words.tokens[first].begin;
         const std::string call = source.substr(begin, words.tokens[i].end - begin);
         return {"a comma behind " + call + " leaves the first size alone: {" + call + "} has all of them"};
+    }
+    return {};
+}
+
+namespace {
+
+// Whether the global of this name is a tensor of so many dimensions or more.
+bool is_tensor_of(lua_State* L, std::string_view name, Index dimensions) {
+    push_global(L, name);
+    const bool found = is_tensor(L, -1) && check_tensor(L, -1, "A").ndim() >= dimensions;
+    lua_pop(L, 1);
+    return found;
+}
+
+// A tensor beside == or ~= and a number or a constant, which never are equal: `x == 2`.
+std::string note_on_equality(lua_State* L, const Words& words) {
+    for (std::size_t i = 1; i < words.tokens.size(); ++i) {
+        const bool equal = words[i] == "==",
+                   behind = words[i + 2].empty() || words[i + 2] == ")" || words[i + 2] == ";";
+        if (!equal && words[i] != "~=") continue;
+        const bool number = i + 1 < words.tokens.size() && words.tokens[i + 1].kind == Token::number;
+        if (!number || !behind || !words.is_name(i - 1) || words[i - 2] == "." || words[i - 2] == ":" ||
+            words[i - 2] == "#")
+            continue;
+        if (!is_tensor_of(L, words[i - 1], 0)) continue;
+        return "a tensor is never equal to a number: " + std::string(equal ? "eq(" : "ne(") +
+               std::string(words[i - 1]) + ", " + std::string(words[i + 1]) + ") compares element by element";
+    }
+    return "";
+}
+
+}  // namespace
+
+std::vector<std::string> notes_on_results(lua_State* L, const std::string& source) {
+    const Words words(source);
+    if (std::string note = note_on_equality(L, words); !note.empty()) return {std::move(note)};
+    for (std::size_t i = 0; i < words.tokens.size(); ++i) {
+        if (words[i] != "=" || !words.is_name(i - 1)) continue;
+        const bool begins = i == 1 || words[i - 2] == ";", two = words[i - 2] == "," && words.is_name(i - 3);
+        const std::string name(words[i - 1]);
+        const bool plain = begins && words[i + 1] == "size" && words[i + 2] == "(" && words[i + 4] == ")";
+        const bool method = begins && words[i + 2] == ":" && words[i + 3] == "size" && words[i + 5] == ")";
+        const std::size_t tensor = method ? i + 1 : i + 3, behind = method ? i + 6 : i + 5;
+        const bool alone = words[behind].empty() || words[behind] == ";";
+        if ((plain || method) && alone && is_tensor_of(L, words[tensor], 2) && size_is_the_librarys(L, words)) {
+            const std::string call =
+                source.substr(words.tokens[i + 1].begin, words.tokens[behind - 1].end - words.tokens[i + 1].begin);
+            return {name + " is the first size alone: " + name + " = {" + call + "} has all of them"};
+        }
+        const std::string_view before = two ? words[i - 3] : std::string_view{};
+        const bool value = before == "value" || before == "val" || before == "loss" || before == "y";
+        if (value && words[i + 1] == "grad" && words[i + 2] == "(")
+            return {"the gradient comes first: " + name + ", " + std::string(before) +
+                    " = grad(...), so they are swapped here"};
+        const bool largest = words[i + 1] == "maximum" || words[i + 1] == "minimum";
+        if (!two || !largest || words[i + 2] != "(" || !words.is_name(i + 3) || words[i + 4] != ",") continue;
+        const std::string extreme(words[i + 1]), places = extreme == "maximum" ? "argmax" : "argmin";
+        const std::string tensor_name(words[i + 3]), dimension(words[i + 5]);
+        return {extreme + " has one value, and " + name + " is nil: " + name + " = " + places + "(" + tensor_name +
+                ", " + dimension + ") has the places"};
     }
     return {};
 }

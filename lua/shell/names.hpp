@@ -35,12 +35,18 @@ std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::strin
 // A sentence where an entry asks for the type of a tensor, which is "userdata" to Lua.
 std::vector<std::string> notes_on_types(lua_State* L, const std::string& source);
 
-// A sentence where an entry reads place 0 of a list, which counts from 1, or a character of a text as of a list.
+// A sentence where an entry reads place 0 of a list, which counts from 1, or place -1, or a character of a text as of a
+// list.
 std::vector<std::string> notes_on_places(lua_State* L, const std::string& source);
 
 // A sentence where a comma behind size(A) leaves of all sizes the first: in what an entry shows or sets, in print and
 // in a list.
 std::vector<std::string> notes_on_cut_sizes(lua_State* L, const std::string& source);
+
+// A sentence where an entry takes what a call does not give: all sizes in one name, `s = size(A)`, the places of the
+// largest elements, `y, i = maximum(A, 2)`, the value before the gradient, `value, g = grad(f, x)`, or the elements
+// that are 2, `x == 2`.
+std::vector<std::string> notes_on_results(lua_State* L, const std::string& source);
 
 // A line for each global that now hides a name of the library's or of Lua's, of more than one letter, and is not yet in
 // `known`, to which it is added.

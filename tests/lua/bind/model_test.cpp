@@ -90,6 +90,8 @@ TEST_CASE("a text goes on, the same for the same seed", "[lua][model]") {
               "return f(1) == f(1), f(1) == f(2)") == "true false");
     CHECK(lua("return a == m:generate(prompt, {tokens = 20, temperature = 2, top_k = 1})") == "true");
     CHECK(lua("return m:generate(prompt, {tokens = 0})") == "");
+    CHECK(lua("m:generate(prompt, 12)") ==
+          "user:1: generate: options: 12, expected a table: m:generate(text, {tokens = 12})");
     CHECK(lua("m:generate('')") == "user:1: prompt: no tokens, expected at least one");
     CHECK(lua("m:generate('a', {tokens = -1})") == "user:1: tokens: -1, expected 0 or more");
     CHECK(lua("m:generate('a', {seed = -1})") == "user:1: seed: -1, expected 0 or more");

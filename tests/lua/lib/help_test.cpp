@@ -352,7 +352,8 @@ TEST_CASE("of a name that leads to a method, an update or a factorisation the ca
                 "wrong[#wrong + 1] = line end end return n > 30, table.concat(wrong, '; ')") == "true ");
     CHECK(shell("local lines, wrong = causeway._call_lines(), {} for name, alias in pairs(causeway._elsewhere) do "
                 "if lines[alias.page] and not alias.said and #name > 2 and "
-                "not causeway._meant_here(name):find(alias.line or lines[alias.page], 1, true) then "
+                "not causeway._meant_here(name):find(alias.line or lines[alias.page], 1, true) and not "
+                "causeway._meant_here(name):find('linear_attention(from_fla{', 1, true) then "
                 "wrong[#wrong + 1] = name end end return table.concat(wrong, '; ')") == "");
     const auto meant = [&](const std::string& name) { return shell("return causeway._meant_here('" + name + "')"); };
     CHECK(meant("gla") == "it is linear_attention(q, k, v, {update = \"gated\", log_decay = g}), see ?gla");
@@ -503,6 +504,25 @@ TEST_CASE("the line of a rule of the literature is its recurrence", "[lua][help]
     Pages pages;
     CHECK(contains(pages("retnet"), "causal_linear_attention(q, k, v, {decay = retnet_decay(h)})"));
     CHECK(contains(pages("kda"), "log_decay = decay_gate(f, A_log, {dt_bias = t}), beta = sigmoid(b_t)})"));
+}
+
+TEST_CASE("a kernel of flash-linear-attention is told with its own arguments and scale", "[lua][help]") {
+    causeway::testing::Shell lua;
+    const auto page = [&](const std::string& name) { return lua("return (causeway._page_of('" + name + "'))"); };
+    for (const std::string name : {"chunk_gated_delta_rule", "fused_recurrent_gated_delta_rule", "chunk_kda",
+                                   "fla.ops.gated_delta_rule.chunk_gated_delta_rule"}) {
+        CAPTURE(name);
+        CHECK(page(name).find("have d_k^-0.5 where") != std::string::npos);
+        CHECK(page(name).find("linear_attention(from_fla{q = q, k = k, v = v, g = g, beta = beta,") !=
+              std::string::npos);
+    }
+    CHECK(page("chunk_gla").find("from_fla{q = q, k = k, v = v, g = g})") != std::string::npos);
+    for (const std::string name : {"gated_deltanet", "chunk_retention", "mamba_chunk_scan_combined", "gla"}) {
+        CAPTURE(name);
+        CHECK(page(name).find("linear_attention(from_fla{q = q") == std::string::npos);
+    }
+    CHECK(page("attention_errors").starts_with("  m:attention_errors(text"));
+    CHECK(page("load").find("of which tensor(x) makes one again") != std::string::npos);
 }
 
 TEST_CASE("what is said of a rule of the literature holds", "[lua][help]") {

@@ -393,6 +393,40 @@ TEST_CASE("relative_error names the argument that is no tensor", "[lua][benchmar
           "user:1: relative_error: reference: expected a Tensor, got a table");
 }
 
+TEST_CASE("benchmark_method knows methods by leet's names, and rules made by recurrence", "[lua][benchmark]") {
+    causeway::testing::Shell lua;
+    const std::string options = "{lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false";
+    CHECK(lua("return benchmark_method('LA', " + options + "})[1].method") == "lightning-attention-2");
+    CHECK(lua("b = benchmark_method(" + options +
+              ", methods = {'FA_torch', 'Cdotp'}}) return b[1].method, b[2].method, "
+              "b[2].status") == "fleet-untiled causal-dot-product ok");
+    CHECK(lua("benchmark_method('la', " + options + "})")
+              .ends_with("unknown name \"la\" (it is called \"lightning-attention-2\" here, in leet \"LA\")"));
+    lua("rule = recurrence{name = 'mine', a = function(x) return sigmoid(x.k) end}");
+    CHECK(lua("b = benchmark_method(rule, " + options + "}) return b[1].method, b[1].status, b[1].error, b.compared") ==
+          "mine ok nil nil");
+    CHECK(lua("b = benchmark_method(rule, " + options +
+              ", reference = function(q, k, v) return (rule(q, k, v)) end}) "
+              "return b[1].status, b[1].error < 1e-6") == "ok true");
+    CHECK(lua("b = benchmark_method(" + options + ", methods = {fading = rule}}) return b[1].method") == "fading");
+    CHECK(lua("other = recurrence{a = function(x) return x.f end} b = benchmark_method(other, " + options +
+              "}) return b[1].message")
+              .find("x.f is not given") != std::string::npos);
+
+    const std::string where = "; tensors of yours are inputs: benchmark_method{inputs = {q, k, v}}";
+    lua("q = randn(1, 1, 9, 4)");
+    CHECK(lua("benchmark_method(q, q, q)").ends_with(where));
+    CHECK(lua("benchmark_method{q, q, q}").ends_with(where));
+
+    CHECK(lua("register_method(rule)") ==
+          "user:1: register_method: a rule alone, expected a name beside it: "
+          "register_method{name = \"mine\", forward = rule}");
+    lua("register_method{name = 'faded', forward = rule} q = randn(1, 2, 9, 4)");
+    CHECK(lua("return causal_linear_attention(q, q, q, {method = 'faded'}) == (rule(q, q, q))") == "true");
+    CHECK(lua("return causal_linear_attention(q, q, q, {method = 'faded', decay = 0.9})").find("decay = false") !=
+          std::string::npos);
+}
+
 TEST_CASE("a function is called in the table what its user says", "[lua][benchmark]") {
     Shell lua;
     lua("function f(B, C, V, o) return causal_linear_attention(B, C, V, o) end "

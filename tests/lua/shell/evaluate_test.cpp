@@ -225,6 +225,60 @@ TEST_CASE("a note says that a comma leaves the first size alone", "[lua][evaluat
     CHECK(noted("a:size(), 3") != "");
 }
 
+TEST_CASE("a note says what of a call's values was taken", "[lua][evaluate]") {
+    Session session;
+    session("A, x, l = randn(2, 3), randn(4), {1, 2}");
+    const auto noted = [&](const std::string& source) {
+        const auto notes = notes_on_results(session.state(), source);
+        return notes.empty() ? "" : notes.front();
+    };
+    CHECK(noted("s = size(A)") == "s is the first size alone: s = {size(A)} has all of them");
+    CHECK(noted("s = A:size(); s") == "s is the first size alone: s = {A:size()} has all of them");
+    CHECK(noted("y, i = maximum(A, 2)") == "maximum has one value, and i is nil: i = argmax(A, 2) has the places");
+    CHECK(noted("y, p = minimum(A, 2)").ends_with("p = argmin(A, 2) has the places"));
+    CHECK(noted("value, g = grad(f, x)") == "the gradient comes first: g, value = grad(...), so they are swapped here");
+    CHECK(noted("x == 2") == "a tensor is never equal to a number: eq(x, 2) compares element by element");
+    CHECK(noted("print(A - A ~= 0)") == "a tensor is never equal to a number: ne(A, 0) compares element by element");
+    CHECK(notes_on_places(session.state(), "l[-1]") == std::vector<std::string>{"the last of l is l[#l]"});
+    CHECK(notes_on_places(session.state(), "l[-1] = 3").empty());
+    CHECK(notes_on_places(session.state(), "l[-2]; x[-1]").empty());
+    for (const char* quiet : {"g, value = grad(f, x)",
+                              "dx, dy = grad(f, x)",
+                              "A == x",
+                              "x(1) == 2",
+                              "l == 2",
+                              "#x == 2",
+                              "o.x == 2",
+                              "x == 2 + y",
+                              "s = size(x)",
+                              "n = size(A, 1)",
+                              "s = {size(A)}",
+                              "m, n = size(A)",
+                              "s = size(A) + 1",
+                              "s = size(B)",
+                              "n = A:size(1)",
+                              "y = maximum(A, 2)",
+                              "m = maximum(A)",
+                              "a, b = 1, 2",
+                              "s = size(",
+                              "y, i = maximum(",
+                              "="}) {
+        CAPTURE(quiet);
+        CHECK(noted(quiet) == "");
+    }
+    session("y, i = maximum(A, 2)");
+    CHECK(session("i") == "error: i is not defined");
+}
+
+TEST_CASE("tables show the elements of small tensors", "[lua][evaluate]") {
+    Session session;
+    session("l = {tensor{{1, 2.5}, {-3, 0/0}}, tensor{0.25, 1/3}, zeros(4, 4), zeros(0)}");
+    CHECK(session("l") ==
+          "{\n  2×2 Tensor{Float32} [1, 2.5; -3, nan],\n  2-element Tensor{Float32} [0.25, 0.3333],\n"
+          "  4×4 Tensor{Float32},\n  0-element Tensor{Float32},\n}\n");
+    CHECK(session("{a = tensor{1, 2}}") == "{a = 2-element Tensor{Float32} [1, 2]}\n");
+}
+
 TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
     Session session;
     CHECK(session("foo") == "error: foo is not defined");
@@ -472,6 +526,13 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"x = 'π' .. γ", "ASCII"},
         {"('a b'):split(' ')", "s:gmatch(\"%S+\")"},
         {"('a b'):strip()", "s:match("},
+        {"for i=1,3 do i end", "no statement in a block: print(i) shows it"},
+        {"for i = 1, 3 do i * 2 end", "print(i * 2) shows it"},
+        {"for i = 1, 3 do\n  i\nend", "print(i) shows it"},
+        {"if x then 5 end", "print(5) shows it"},
+        {"if x then 'a' else 3 end", "print('a') shows it"},
+        {"help zeros", "the page of a function is ?name, as ?zeros"},
+        {"while x do f(x) + 1 end", "print(f(x) + 1) shows it"},
     };
     for (const auto& [entry, help] : habits) {
         CAPTURE(entry);
@@ -533,6 +594,24 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
     Session session;
     session("x = randn(3); A = randn(2, 3); l = {1, 2}");
     const std::pair<std::string, std::string> habits[] = {
+        {"readfile('a.txt')", "io.open(\"a.txt\"):read(\"a\")"},
+        {"read('a.txt')", "for line in io.lines(\"a.txt\") do"},
+        {"load('a.txt')", "there is no such file; the text of one is io.open(path):read(\"a\")"},
+        {"'a' * 3", "(\"ab\"):rep(3)"},
+        {"torch.cuda.is_available()", "it is called \"has_gpu\" here"},
+        {"t = time()", "clock() - t are seconds"},
+        {"nothing", "(did you mean \"nil\"?)"},
+        {"sort(l)", "table.sort(l) sorts a list"},
+        {"save('no_such_folder/q.npy', A)", "mkpath(\"no_such_folder\") makes the folder"},
+        {"load('~/no_such.pt')", "there is no such file"},
+        {"lowrank()", "lowrank_methods() lists them"},
+        {"svd(A).S", "U, S, V = svd(A) gives all three"},
+        {"chunk_gated_delta_rule(q, k, v)", "linear_attention(from_fla{q = q, k = k, v = v, g = g, beta = beta"},
+        {"linear_attention_step(A, A, A)", "zeros(b, h, d_k, d_v) is an empty state"},
+        {"linear_attention_step(A, A, A, {update = 'linear'})", "the state comes fourth"},
+        {"q, g = randn(1, 2, 9, 4), -rand(1, 2, 9); p = q(':', ':', {5, 5}, ':'); linear_attention_step(p, p, p, "
+         "zeros(1, 2, 4, 4), {update = 'gated', log_decay = g(':', ':', 5)})",
+         "log_decay = x(\":\", \":\", {5, 5})"},
         {"gelu(x)", "times(x, sigmoid(x * 1.702))"},
         {"gelu", "elu, relu, sigmoid, softmax and tanh are here"},
         {"silu(x)", "times(x, sigmoid(x))"},
@@ -790,6 +869,9 @@ TEST_CASE("notes tell of a state that is dropped, and of a state that grows", "[
                "causal_linear_attention(q, q, q, {state = S, inplace = true});") == "");
     CHECK(contains(said("comba(q, q, q, {log_decay = g, beta = beta});"), "meant for keys of length 1, l2norm(k)"));
     CHECK(said("comba(q, l2norm(q), q, {log_decay = g, beta = beta});") == "");
+    // Every entry says so, once.
+    const std::string grows = "o = linear_attention(q, q, q, {update = 'delta', beta = beta}); ";
+    CHECK(count(said(grows + grows + "\n" + grows), "meant for keys of length 1") == 2);
 }
 
 TEST_CASE("a list in Python's brackets, which is a text, is noted", "[lua][evaluate][hints]") {
@@ -821,7 +903,9 @@ TEST_CASE("a script that ends with an expression is told that only the prompt sh
         CAPTURE(script);
         CHECK(contains(error_of(script), hint));
     }
-    for (const std::string script : {"x = 3\ny = = 1\n", "for i = 1, 3 do\nx\nend", "x = 3 +\n", "x y"}) {
+    CHECK(contains(error_of("for i = 1, 3 do\nx\nend"),
+                   "hint: a value alone is no statement in a block: print(x) shows it"));
+    for (const std::string script : {"x = 3\ny = = 1\n", "x = 3 +\n", "x y"}) {
         CAPTURE(script);
         CHECK_FALSE(contains(error_of(script), "hint"));
     }

@@ -129,9 +129,9 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
     Session shell;
     CHECK(shell.answer("x = 1;") == "");
     CHECK(shell.answer("error('told')") == "error: told\n");
-    CHECK(shell.answer("nothing.here") ==
-          "error: attempt to index a nil value (global 'nothing')\n"
-          "hint: nothing is called nothing here yet\n");
+    CHECK(shell.answer("xyzzy.here") ==
+          "error: attempt to index a nil value (global 'xyzzy')\n"
+          "hint: nothing is called xyzzy here yet\n");
     CHECK(shell.answer("x = = 1") == "error: unexpected symbol near '='\n");
     CHECK(shell.answer("f = function() error('deep') end") == "");
     CHECK(shell.answer("f()") ==
