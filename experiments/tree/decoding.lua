@@ -11,9 +11,9 @@
 --
 -- Every process runs the whole model, all of it but attention alone. The prompt is read by each, as in the document it
 -- is the same for both; with the first token behind it each keeps its share of the keys and values of every layer and
--- lets go of the rest (?attention, engine = "mpi"). Before the times 24 tokens are compared with those of the model's
--- own attention. What is shown is the time of a prompt and tokens + 1 tokens less that of the
--- prompt and one token. On GPUs over NCCL the same is build/gpu/bench_sharded_model.
+-- lets go of the rest (?replace_attention, engine). Before the times 24 tokens are compared with those of the model's
+-- own attention. What is shown is the time of a prompt and tokens + 1 tokens less that of the prompt and one token. On
+-- GPUs over NCCL the same is build/gpu/bench_sharded_model.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, { size = "tiny", lengths = { 512, 1024, 2048 },
   tokens = 10, rounds = 3 }, { lengths = { 2 }, tokens = { 1 }, rounds = { 1 } })
