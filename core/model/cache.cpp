@@ -23,6 +23,16 @@ void Grown::append(const Tensor& x) {
     length_ += n;
 }
 
+void Grown::keep(Index first, Index n) {
+    Grown kept;
+    kept.sequences_ = sequences_, kept.width_ = width_;
+    kept.make_room(n);
+    for (Index h = 0; h < sequences_ && n > 0; ++h)
+        std::copy_n(head(h) + first * width_, n * width_, kept.rows_.data() + h * kept.capacity_ * width_);
+    kept.length_ = n;
+    *this = std::move(kept);
+}
+
 Tensor Grown::all(Index batch, Index repeats) const {
     Tensor out(DType::f32, {batch, sequences_ / batch * repeats, length_, width_});
     for (Index h = 0; h < sequences_ * repeats; ++h)
@@ -41,7 +51,7 @@ Grown Grown::copy() const {
 }
 
 LayerState LayerState::copy() const {
-    LayerState out{q.copy(), k.copy(), v.copy(), {}, {}};
+    LayerState out{q.copy(), k.copy(), v.copy(), {}, {}, shared};
     if (state) out.state = state->copy();
     if (window) {
         out.window = Buffer<float>(window->size());

@@ -14,10 +14,14 @@ public:
     // Behind the last ones the rows of x [batch, heads, n, width], the same but for n in every call. Amortised O(x).
     void append(const Tensor& x);
 
+    // Of the rows so far only n, from `first` on; the room of the others is given back.
+    void keep(Index first, Index n);
+
     Index length() const { return length_; }
     Index heads() const { return sequences_; }  // of all batches
     Index width() const { return width_; }
     const float* head(Index h) const { return rows_.data() + h * capacity_ * width_; }  // [length, width]
+    Index head_step() const { return capacity_ * width_; }  // numbers from a head to the next
     // All rows, [batch, heads · repeats, length, width], every head `repeats` times.
     Tensor all(Index batch, Index repeats) const;
     Grown copy() const;
@@ -35,6 +39,7 @@ struct LayerState {
     Grown q, k, v;                        // q only for replacements that look at the whole text
     std::optional<Tensor> state;          // of linear attention, [batch, heads, d_k, d_v]
     std::optional<Buffer<float>> window;  // the inputs of a short convolution before the next token
+    std::optional<Index> shared;          // tokens whose k and v were shared out among ranks (over_ranks.hpp)
 
     LayerState copy() const;
     std::size_t bytes() const;

@@ -10,6 +10,7 @@
 namespace causeway::model {
 
 struct DecayParts;
+struct GatedDeltaParts;
 struct Rotary;
 struct SoftmaxParts;
 
@@ -54,6 +55,7 @@ public:
     // What it is made of, for who computes it on another device; null where it is not of that kind.
     virtual const SoftmaxParts* softmax_parts() const { return nullptr; }
     virtual const DecayParts* decay_parts() const { return nullptr; }
+    virtual const GatedDeltaParts* delta_parts() const { return nullptr; }
 };
 
 }  // namespace causeway::model

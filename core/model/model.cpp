@@ -206,6 +206,8 @@ Swap Model::swap_of(std::size_t layer, const std::string& with, const SwapOption
     }
     Replacement made = replacement(with, options);
     if (!accelerator_) return {std::move(made), ""};
+    if (made.ranks != Ranks::none)
+        fail("engine: \"mpi\" for a model on the GPU, expected \"threads\", or a model on the CPU (device = \"cpu\")");
     made.elsewhere = accelerator_->replacement(with, options, mixer.info());
     if (!made.elsewhere) made.settings += made.settings.empty() ? "on the CPU" : ", on the CPU";
     return {std::move(made), ""};

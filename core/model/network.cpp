@@ -4,12 +4,15 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/kit/product.hpp"
+#include "core/model/over_ranks.hpp"
 
 namespace causeway::model {
 namespace {
 
 // What a replacement makes of a chunk: [batch, heads, n, value width].
 Tensor replaced(const Replacement& r, const LayerInfo& info, const Chunk& chunk, const Heads& h, LayerState& state) {
+    if (r.ranks != Ranks::none && (chunk.n == 1 || state.shared))
+        return attend_over_ranks(r.ranks, chunk, h, state, info.scale);
     state.k.append(h.k), state.v.append(h.v);
     if (!r.last_queries) state.q.append(h.q);
     const Index repeats = info.heads / info.key_heads;

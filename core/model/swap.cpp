@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "core/distributed/decode.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/exact/causal_linear_attention.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/lowrank/lowrank.hpp"
@@ -211,7 +212,19 @@ Replacement by_sharded_decoding(const std::string& method, const SwapOptions& o)
             true};
 }
 
-const std::vector<std::string> sharded{"tree", "ring"};
+const std::vector<std::string> sharded{"tree", "ring"}, engines{"threads", "mpi"};
+
+// The prompt as "flash" computes it, and the tokens behind over all ranks.
+Replacement by_ranks(const std::string& method, const SwapOptions& o) {
+    distributed::start_mpi();
+    const int p = distributed::mpi_size();
+    if (o.shards != 0 && o.shards != p)
+        fail("shards: ", o.shards, ", expected ", p, ", the number of MPI ranks, or none");
+    Replacement made = by_softmax("flash");
+    made.name = method, made.ranks = method == "tree" ? Ranks::tree : Ranks::ring;
+    made.settings = sentence("shards ", p, ", ranks of MPI");
+    return made;
+}
 
 // ---- what it was made with ----
 
@@ -307,6 +320,9 @@ Replacement replacement(const std::string& with, const SwapOptions& o) {
         return with_settings(by_update(with, o), settings_of_update(with, o),
                              normalize && !gated::has_delta(gated::updates()[with].update));
     if (contains(names_of(attention::methods()), with)) return by_softmax(with);
+    if (!contains(engines, o.engine))
+        fail("engine: ", in_quotes(o.engine), ", expected \"threads\" or \"mpi\"", did_you_mean(o.engine, engines));
+    if (contains(sharded, with) && o.engine == "mpi") return by_ranks(with, o);
     if (contains(sharded, with)) {
         return with_settings(by_sharded_decoding(with, o),
                              o.shards > 0 ? sentence("shards ", o.shards) : "as many shards as threads", true);

@@ -18,6 +18,10 @@ public:
     virtual ~Elsewhere() = default;
 };
 
+// Softmax attention over keys and values that are shared out among the ranks of MPI, each of which runs the whole
+// model.
+enum class Ranks { none, tree, ring };
+
 // A function in the place of attention. q, k [1 or more, h, N, d], v [., h, N, d_v] are those of the layer, Float32, as
 // its own attention gets them, with the heads of k and v repeated where several heads of q share them; `scale` is the
 // factor that the layer's attention has on q kᵀ. It returns o, [., h, N, d_v], Float32 or Float64. It has to be causal
@@ -36,6 +40,9 @@ struct Replacement {
     bool in_parts = false;
     // Where the model is on another device: what computes it there. None: `run`, on the CPU.
     std::shared_ptr<const Elsewhere> elsewhere = {};
+    // Not none: `run` computes the prompt, on every rank; with the first token that runs alone each keeps its share of
+    // the keys and values, and from then on tokens are computed one after the other by all ranks together.
+    Ranks ranks = Ranks::none;
 };
 
 inline constexpr const char* no_features = "none";  // SwapOptions::features: q and k themselves
@@ -50,7 +57,8 @@ struct SwapOptions {
     std::string method = "fleet";       // after a factorisation: the exact method of its masked product
     std::optional<Index> block, chunk;  // of the exact method, and of the update
     double log_decay = 0, beta = 1;     // of the updates that have them: the same for all tokens
-    int shards = 0;                     // of "tree" and "ring": 0: as many as threads
+    int shards = 0;                     // of "tree" and "ring": 0: as many as threads, or as ranks
+    std::string engine = "threads";     // of these, or "mpi": every rank has to run the same model on the same texts
 };
 
 // By name:

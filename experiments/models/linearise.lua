@@ -7,7 +7,9 @@
 --
 --   --model smollm2       a name, a GGUF file or a folder, as model() takes it
 --   --layers 8            how many of the last layers
---   --features 64         of a head, which count twice: with both signs; at most the width
+--   --map hedgehog        the features: hedgehog, favor+, taylor or gated_delta (below)
+--   --features 64         of a head, at most the width; of several, 16,32,64, the last are those of the layers shown,
+--                         and what all of them make of the layers together stands in a table and a figure
 --   --near 32             so many keys, a token's own and those before it, have their exact weights; 0: none
 --   --steps 540 --rate 0.01   Adam, a window of the calibration text a step; the rate falls linearly to zero
 --   --windows 45 --window 384   calibration: windows of so many tokens, spread over experiments/data/heldout.txt
@@ -15,19 +17,27 @@
 --   --quick               a fifteenth of the steps, windows and text of 256 tokens
 --   --save results/models/linearise    .csv, .json, .svg, .html
 --
--- A head's features are φ(x) = exp([x W, -x W]) / √(2f), of the f columns of W, one W for the queries and another for
--- the keys, whose features each have a factor to fit beside; untrained, W is the identity (with fewer features than the
--- width its first columns) over d^(1/4), as the scores divide by √d, and the factors are 1. Token t gives key j the
--- weight exp(q_t k_j / √d) where t - j < near, φ(q_t) φ(k_j) before that, and divides by the sum. Fitted is
+-- Token t gives key j the weight exp(q_t k_j / √d) where t - j < near, φ(q_t) φ(k_j) before that, and divides by the
+-- sum. Each head has features of its own, one W, [d, f], for the queries and another for the keys; untrained, both are
+-- the identity (with fewer features than the width its first columns) over d^(1/4), as the scores divide by √d.
+--   hedgehog      φ(x) = exp([x W, -x W]) / √(2f), and of the keys each with a factor to fit
+--   favor+        φ(x) = exp(y Ω - |y|²/2) / √(2f), Ω [d, 2f] normal numbers, y = x over d^(1/4) and times a scale of
+--                 each column, which is fitted, and of the keys each with a factor too, which begins where the far
+--                 keys of a window have the sum of weights that they should have
+--   taylor        1 + s + s²/2 of s = (q W)(k W), which are 1 + f + f² features, and one factor of all to fit
+--   gated_delta   the features of hedgehog divided by their length go through the gated delta rule, with a decay and a
+--                 strength of each head to fit; it does not divide by a sum, so that the output is a mixture, to fit as
+--                 well, of its own and that of the near keys
+-- Fitted is
 -- |o - o*|² / |o*|², o* the output of the layer's softmax attention in the model as it was, by exact gradients and
 -- Adam. No weight of the model changes, and no text says what is right but the model itself. The weights are summed as
 -- N×N matrices here, which is short to read; a window and a state would do it in linear time.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/../lib/arguments.lua")(arg, {
-  model = "smollm2", layers = 8, features = 64, near = 32, steps = 540, rate = 0.01, windows = 45, window = 384,
-  tokens = 1024, quick = false, save = "results/models/linearise",
-}, { layers = { 1 }, features = { 1 }, near = { 0 }, steps = { 1 }, rate = { above = 0 }, windows = { 1 },
-  window = { 16 }, tokens = { 16 } })
+  model = "smollm2", layers = 8, map = "hedgehog", features = { 64 }, near = 32, steps = 540, rate = 0.01, windows = 45,
+  window = 384, tokens = 1024, quick = false, save = "results/models/linearise",
+}, { map = { "hedgehog", "favor+", "taylor", "gated_delta" }, layers = { 1 }, features = { 1 }, near = { 0 },
+  steps = { 1 }, rate = { above = 0 }, windows = { 1 }, window = { 16 }, tokens = { 16 } })
 if options.quick then
   options.steps, options.tokens = math.max(1, options.steps // 15), math.min(options.tokens, 256)
   options.windows, options.window = math.min(options.windows, 4), math.min(options.window, 256)
@@ -78,13 +88,13 @@ local function mirror(f)
   return mirrors[f]
 end
 
-local function initial(heads, d)
-  local f = math.min(options.features, d)
+-- The first f columns of the identity over d^(1/4), for every head.
+local function first_columns(heads, d, f)
   local W = zeros(1, heads, d, f)
   for h = 1, heads do
     for i = 1, f do W:set(d ^ -0.25, 1, h, i, i) end
   end
-  return { q = W, k = copy(W), factors = zeros(1, heads, 1, 2 * f) } -- the logarithms of the factors
+  return W
 end
 
 -- Which keys are near to which tokens, and which lie before those: [N, N] of 0 and 1.
@@ -101,15 +111,98 @@ local function masks_of(N, near)
   return masks[key]
 end
 
-local function attend(p, q, k, v, near)
-  local d, f = q:size(4), p.q:size(4)
-  local signs, mask = mirror(f), masks_of(q:size(3), near)
-  local B = exp(q * p.q * signs - math.log(2 * f) / 2)
-  local C = exp(k * p.k * signs + p.factors - math.log(2 * f) / 2)
-  local A = times(B * C:t(), mask.far)
-  if near > 0 then A = A + times(exp(q * k:t() / math.sqrt(d)), mask.close) end
-  return A * v / sum(A, 4)
+-- exp(q kᵀ / √d) of the keys of a mask, [1, h, N, N].
+local function exact_weights(q, k, mask) return times(exp(q * k:t() / math.sqrt(q:size(4))), mask) end
+
+-- Attention by weights(p, q, k) of all pairs, before the mask.
+local function by_weights(weights)
+  return function(p, q, k, v, near)
+    local mask = masks_of(q:size(3), near)
+    local A = times(weights(p, q, k), mask.far)
+    if near > 0 then A = A + exact_weights(q, k, mask.close) end
+    return A * v / sum(A, 4)
+  end
 end
+
+local function hedgehog_features(x, W, more)
+  local f = W:size(4)
+  return exp(x * W * mirror(f) + more - math.log(2 * f) / 2)
+end
+
+local omega -- [d, 2f], of favor+, of the fits at hand
+
+local function of_length_one(x) return x / sqrt(sum(times(x, x), 4)) end
+
+local function random_weights(p, q, k)
+  local d, count = omega:size(1), omega:size(2)
+  local function features(x, scale, more)
+    local y = times(x, exp(scale)) * d ^ -0.25
+    return exp(y * omega - sum(times(y, y), 4) / 2 + more - math.log(count) / 2)
+  end
+  return features(q, p.q, 0) * features(k, p.k, p.factors):t()
+end
+
+-- initial(heads, d, f) are the numbers to fit, untrained; begin(p, x), where there is one, brings them near what fits a
+-- first text; attend(p, q, k, v, near) is the output with them.
+local maps = {
+  hedgehog = {
+    initial = function(heads, d, f)
+      local W = first_columns(heads, d, f)
+      return { q = W, k = copy(W), factors = zeros(1, heads, 1, 2 * f) } -- the logarithms of the factors
+    end,
+    attend = by_weights(function(p, q, k)
+      return hedgehog_features(q, p.q, 0) * hedgehog_features(k, p.k, p.factors):t()
+    end),
+  },
+  ["favor+"] = {
+    initial = function(heads, d, f)
+      seed(1)
+      omega = randn(d, 2 * f)
+      -- The logarithms of the scales and of the factors.
+      return { q = zeros(1, heads, 1, d), k = zeros(1, heads, 1, d), factors = zeros(1, heads, 1, 2 * f) }
+    end,
+    -- The far keys of a head get in all the weight that they should have, of which few directions miss most.
+    begin = function(p, x)
+      local far = masks_of(x.q:size(3), options.near).far
+      local function all(A) return sum(sum(A, 4), 3) end
+      p.factors = p.factors + log(all(exact_weights(x.q, x.k, far)) / all(times(random_weights(p, x.q, x.k), far)))
+    end,
+    attend = by_weights(random_weights),
+  },
+  taylor = {
+    initial = function(heads, d, f)
+      local W = first_columns(heads, d, f)
+      return { q = W, k = copy(W), factor = zeros(1, heads, 1, 1) } -- its logarithm
+    end,
+    attend = by_weights(function(p, q, k)
+      local s = (q * p.q) * (k * p.k):t()
+      return times(exp(p.factor), 1 + s + times(s, s) / 2)
+    end),
+  },
+  gated_delta = {
+    initial = function(heads, d, f)
+      local W = first_columns(heads, d, f)
+      local function of_each_head(x) return zeros(1, heads, 1) + x end
+      -- Untrained, a state keeps e^-0.02 of itself a token, a token writes half of what it could, and half is near.
+      return { q = W, k = copy(W), decay = of_each_head(math.log(0.02)), strength = of_each_head(0),
+        mixture = zeros(1, heads, 1, 1) }
+    end,
+    attend = function(p, q, k, v, near)
+      local N, heads = q:size(3), q:size(2)
+      local every = zeros(1, heads, N)
+      local far = linear_attention(of_length_one(hedgehog_features(q, p.q, 0)),
+        of_length_one(hedgehog_features(k, p.k, 0)), v, { update = "gated_delta", scale = 1,
+          log_decay = every - exp(p.decay), beta = every + sigmoid(p.strength) })
+      if near == 0 then return far end
+      local A = exact_weights(q, k, masks_of(N, near).close)
+      local share = sigmoid(p.mixture)
+      return times(A * v / sum(A, 4), share) + times(far, 1 - share)
+    end,
+  },
+}
+local map = maps[options.map]
+local function attend(p, ...) return map.attend(p, ...) end
+local function initial(heads, d, features) return map.initial(heads, d, math.min(features, d)) end
 
 -- ---- The fit of a layer ----
 local function inputs(layer, texts)
@@ -135,11 +228,13 @@ local function mean_loss(p, list)
 end
 
 local curves = {}
-local function fit(layer)
+local function fit(layer, features)
   local list = inputs(layer, calibration)
   local heads, d = list[1].q:size(2), list[1].q:size(4)
-  local untrained, trained = initial(heads, d), initial(heads, d)
-  local optimiser, curve = adam{ trained, lr = options.rate }, { x = {}, y = {}, label = "layer " .. layer }
+  local untrained, trained = initial(heads, d, features), initial(heads, d, features)
+  if map.begin then map.begin(trained, list[1]) end
+  local optimiser = adam{ trained, lr = options.rate }
+  local curve = { x = {}, y = {}, label = string.format("layer %d, %d features", layer, features) }
   for step = 1, options.steps do
     local g, loss = grad(loss_of, trained, list[(step - 1) % #list + 1])
     optimiser.lr = options.rate * (1 - (step - 1) / options.steps)
@@ -166,11 +261,24 @@ local start = clock()
 local original = m:predict(measured)
 print(string.format("%s\nmeasured on %d tokens: %.4f bits per byte, accuracy of the next token %.1f %%\n", m, #measured,
   original.bits_per_byte, 100 * original.accuracy))
-local fits = {}
-for i, layer in ipairs(layers) do
-  fits[i] = fit(layer)
-  print(string.format("layer %d: relative square error of its output on new text %.3f, fitted %.3f   (%.0f s)", layer,
-    fits[i].before, fits[i].after, clock() - start))
+local function fit_all(features)
+  local fits = {}
+  m:reset()
+  for i, layer in ipairs(layers) do
+    fits[i] = fit(layer, features)
+    print(string.format("%s, %d features, layer %d: relative square error of its output on new text %.3f, fitted %.3f"
+      .. "   (%.0f s)", options.map, features, layer, fits[i].before, fits[i].after, clock() - start))
+  end
+  return fits
+end
+
+-- What all layers together cost, by the number of features; the last fits are those of what follows.
+local by_features, fits = {}, nil
+for i, features in ipairs(options.features) do
+  fits = fit_all(features)
+  by_features[i] = { features = features,
+    untrained = with_layers(fits, "untrained", options.near).bits_per_byte,
+    trained = with_layers(fits, "trained", options.near).bits_per_byte }
 end
 
 -- From the last layer down: what the first n of them cost.
@@ -210,8 +318,8 @@ end
 columns[#columns + 1] = { key = "recovered", unit = "%", format = percent, align = "right" }
 columns[#columns + 1] = { key = "accuracy", title = "next token", unit = "%", format = percent, align = "right" }
 local result = text_table(rows, {
-  title = string.format("%s, %d tokens, bits per byte with the last layers linearised", about.path:match("[^/]+$"),
-    #measured),
+  title = string.format("%s, %d tokens, bits per byte with the last layers linearised by %s",
+    about.path:match("[^/]+$"), #measured, options.map),
   columns = columns,
   note = string.format("recovered: share of what untrained features alone lose; next token: trained; %d near keys; "
     .. "%.0f s in all", options.near, clock() - start),
@@ -236,9 +344,30 @@ local figures = { plot(bits), plot(losses) }
 display(figures[1])
 figures[1]:save(path .. ".svg")
 figures[2]:save(path .. "_losses.svg")
+local sweep
+if #by_features > 1 then
+  sweep = text_table(by_features, {
+    title = string.format("layers replaced: %d; bits per byte by features of a head, %d near keys", #fits,
+      options.near),
+    columns = { { key = "features", align = "right" }, { key = "untrained", format = "%.4f" },
+      { key = "trained", format = "%.4f" } },
+  })
+  local lines = { title = "all layers together", xlabel = "features of a head", ylabel = "bits per byte",
+    xscale = "log" }
+  for i, key in ipairs{ "untrained", "trained" } do
+    lines[i] = { label = key, x = {}, y = {}, style = "linespoints" }
+    for j, row in ipairs(by_features) do lines[i].x[j], lines[i].y[j] = row.features, row[key] end
+  end
+  figures[3] = plot(lines)
+  print()
+  display(sweep)
+  display(figures[3])
+  figures[3]:save(path .. "_features.svg")
+end
 save(path .. ".csv", rows, { columns = { "replaced", "alone", "untrained", "trained", "recovered", "accuracy" } })
-save(path .. ".json", { rows = rows, options = options, model = about, machine = tostring(machine()) })
+save(path .. ".json", { rows = rows, by_features = by_features, options = options, model = about,
+  machine = tostring(machine()) })
 report({ title = "A linearised language model", save = path .. ".html", data = path .. ".csv",
   string.format("%s: %d layers, features fitted to each layer's own attention.", about.path:match("[^/]+$"),
-    options.layers), result, figures[1], figures[2] })
+    options.layers), result, figures[1], figures[2], sweep, figures[3] })
 print("\n" .. options.save .. ": " .. options.save:match("[^/]+$") .. ".csv, .json, .svg, _losses.svg, .html")

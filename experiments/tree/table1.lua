@@ -4,7 +4,8 @@
 --
 -- The difference of the two columns is set beside the cluster model. Here a small Llama with random weights generates
 -- ten tokens with both, its keys and values in eight shards; the printed one needs more memory and operations than a
--- small machine has, and its cells say how much.
+-- small machine has, and its cells say how much. decoding.lua spreads a model over processes, and on GPUs
+-- build/gpu/bench_sharded_model runs the printed one.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name = "table1",
   title = "decoding time of a whole model on H100 and MI300X",

@@ -46,7 +46,7 @@ Call check(const Tensor& x, const Tensor& weight, const ConvolutionOptions& o) {
     }
     a.x = x.data(), a.type = x.type();
     a.weight = c.weight.as<float>(), a.bias = o.bias ? c.bias.as<float>() : nullptr, a.window = c.window.as<float>();
-    a.channels = n.channels, a.taps = n.taps, a.silu = n.silu;
+    a.channels = a.x_row = n.channels, a.taps = n.taps, a.silu = n.silu;
     return c;
 }
 

@@ -46,7 +46,7 @@ struct Place {
 template <class E>
 __device__ __forceinline__ float input(const ConvolutionArgs& a, const Place& at, int64_t row, int64_t tap, int64_t c) {
     const int64_t from = row - (a.taps - 1) + tap;
-    if (from >= at.first) return static_cast<float>(static_cast<const E*>(a.x)[from * a.channels + c]);
+    if (from >= at.first) return static_cast<float>(static_cast<const E*>(a.x)[from * a.x_row + c]);
     return a.window[(at.sequence * (a.taps - 1) + (from - at.first + a.taps - 1)) * a.channels + c];
 }
 template <class E>
@@ -134,7 +134,7 @@ struct KeepInputs {
         const int64_t before = a.taps - 1, c = i % a.channels, row = i / a.channels % before,
                       sequence = i / a.channels / before, first = first_of(a.texts, sequence),
                       n = first_of(a.texts, sequence + 1) - first, at = n - before + row;
-        window[i] = at >= 0 ? static_cast<float>(static_cast<const E*>(a.x)[(first + at) * a.channels + c])
+        window[i] = at >= 0 ? static_cast<float>(static_cast<const E*>(a.x)[(first + at) * a.x_row + c])
                             : a.window[(sequence * before + at + before) * a.channels + c];
     }
 };

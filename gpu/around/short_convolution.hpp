@@ -50,6 +50,7 @@ struct ConvolutionArgs {
     const float *weight, *bias, *window;  // [channels, taps]; [channels] or null; [count, taps - 1, channels]
     std::int64_t channels, taps;
     bool silu;
+    std::int64_t x_row;  // elements from one row of x to the next
 };
 
 void convolve(const ConvolutionArgs&, void* y, cudaStream_t);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "gpu/around/sigmoid.cuh"
+#include "gpu/kit/each.cuh"
 #include "gpu/kit/element.cuh"
 #include "gpu/kit/warp.cuh"
 #include "gpu/model/activation.cuh"
@@ -77,6 +79,17 @@ __global__ __launch_bounds__(32 * warps) void place_kernel(const __grid_constant
         to[e] = static_cast<E>(part.scale * (part.rotate ? rotated(x, e, angles, c.pairs, c.interleaved) : x[e]));
 }
 
+template <class E>
+struct PlaceGates {
+    GateCall c;
+    __device__ void operator()(int64_t i) const {
+        const int64_t token = i % c.n, head = i / c.n % c.heads, text = i / (c.n * c.heads);
+        const E* const row = static_cast<const E*>(c.rows) + (text * c.n + token) * c.row;
+        c.beta[i] = around::sigmoid(static_cast<float>(row[c.b + head]));
+        c.g[i] = -expf(c.a_log[head]) * around::softplus(static_cast<float>(row[c.a + head]) + c.dt_bias[head]);
+    }
+};
+
 }  // namespace
 
 void rotary_table(const double* frequencies, std::int64_t pairs, double factor, const std::int32_t* position,
@@ -95,6 +108,23 @@ void place_heads(const PlaceCall& call, Type type, cudaStream_t stream) {
                     static_cast<unsigned>(call.parts));
     visit(type, [&](auto e) {
         launch_dependent(place_kernel<decltype(e)>, "launching place_kernel", grid, 32 * warps, stream, call);
+    });
+}
+
+void place_shared(PlaceCall call, std::int64_t times, Type type, cudaStream_t stream) {
+    call.parts = 2;
+    const std::int64_t step[] = {call.part[0].to_stride.head, call.part[1].to_stride.head};
+    for (int i = 0; i < 2; ++i) call.part[i].to_stride.head *= times;
+    for (std::int64_t time = 0; time < times; ++time) {
+        place_heads(call, type, stream);
+        for (int i = 0; i < 2; ++i) call.part[i].to = static_cast<char*>(call.part[i].to) + step[i] * bytes_of(type);
+    }
+}
+
+void place_gates(const GateCall& call, Type type, cudaStream_t stream) {
+    visit(type, [&](auto e) {
+        run_each("the gates of a gated delta net", call.batch * call.heads * call.n, stream,
+                 PlaceGates<decltype(e)>{call});
     });
 }
 

@@ -42,5 +42,17 @@ struct PlaceCall {
     bool interleaved = false;
 };
 void place_heads(const PlaceCall& call, Type type, cudaStream_t stream);
+// The first two parts, each of their heads `times` times, one behind the other.
+void place_shared(PlaceCall call, std::int64_t times, Type type, cudaStream_t stream);
+
+// The gates of a gated delta net, of numbers b and a of every head in the rows of `batch` texts of n tokens each:
+// β = sigmoid(b) and g = -e^a_log softplus(a + dt_bias), Float32 [batch, heads, n].
+struct GateCall {
+    const void* rows = nullptr;
+    std::int64_t row = 0, b = 0, a = 0, batch = 1, n = 0, heads = 0;  // b, a: where those of the first head stand
+    const float *a_log = nullptr, *dt_bias = nullptr;                 // [heads]
+    float *g = nullptr, *beta = nullptr;
+};
+void place_gates(const GateCall& call, Type type, cudaStream_t stream);
 
 }  // namespace causeway::gpu::models

@@ -20,13 +20,17 @@ struct Rotary {
     bool interleaved = false;
 };
 
-// Softmax attention with grouped queries: a row of `inputs` holds q, k and v one behind the other.
+// Softmax attention with grouped queries: a row of `inputs` holds q, k and v one behind the other, and behind them,
+// where the output is gated, the gates of all heads.
 struct SoftmaxMixer {
     std::int64_t heads = 0, key_heads = 0, width = 0;
     float scale = 1;
     Matrix inputs, out;
     Norm q_norm, k_norm;  // without a width: none
     int rotary = -1;      // of Layers::rotaries; none
+    bool gated = false;   // by the sigmoid of the gates
+
+    std::int64_t gate() const { return (heads + 2 * key_heads) * width; }
 };
 
 // Linear attention with fixed decay, as causeway::model::DecayParts has it; the factor of its scores is on q. The
@@ -47,6 +51,24 @@ struct DecayMixer {
     std::int64_t value_parts() const { return (value_width + part - 1) / part; }
 };
 
+// The gated delta net, as causeway::model::GatedDeltaParts has it. A row of `inputs` holds all q, all k, all v, which
+// the convolution takes, then the gates of all values, and of every head of values what β and what its log decay is
+// made of.
+struct DeltaMixer {
+    std::int64_t key_heads = 0, value_heads = 0, width = 0, value_width = 0, taps = 0;
+    Matrix inputs, out;
+    Buffer convolution;     // Float32 [channels, taps]
+    Buffer a_log, dt_bias;  // Float32 [value heads]
+    Norm length;            // that leaves a head of q or k of length one
+    Norm norm;
+    float scale = 1;
+
+    std::int64_t keys() const { return key_heads * width; }
+    std::int64_t values() const { return value_heads * value_width; }
+    std::int64_t channels() const { return 2 * keys() + values(); }
+    std::int64_t shared() const { return value_heads / key_heads; }  // heads of values that share one of keys
+};
+
 // The heads that attention works on.
 struct HeadSizes {
     std::int64_t heads = 0, key_heads = 0, width = 0, value_width = 0;
@@ -62,14 +84,17 @@ struct Mlp {
 struct Layer {
     Norm mixer_norm, mlp_norm;
     causeway::model::Residual mixed, thought;
-    std::optional<SoftmaxMixer> softmax;  // one of the two
+    std::optional<SoftmaxMixer> softmax;  // one of the three
     std::optional<DecayMixer> decay;
+    std::optional<DeltaMixer> delta;
     Mlp mlp;
 
-    const Matrix& inputs() const { return softmax ? softmax->inputs : decay->inputs; }
+    const Matrix& inputs() const { return softmax ? softmax->inputs : decay ? decay->inputs : delta->inputs; }
+    const Matrix& out() const { return softmax ? softmax->out : decay ? decay->out : delta->out; }
     HeadSizes sizes() const {
         if (softmax) return {softmax->heads, softmax->key_heads, softmax->width, softmax->width, softmax->scale};
-        return {decay->heads, decay->heads, decay->key_width, decay->value_width, decay->scale};
+        if (decay) return {decay->heads, decay->heads, decay->key_width, decay->value_width, decay->scale};
+        return {delta->value_heads, delta->value_heads, delta->width, delta->value_width, delta->scale};
     }
 };
 

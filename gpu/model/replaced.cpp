@@ -37,7 +37,7 @@ void place_wide(PlaceCall c, const PlacedHeads& heads, Type type, cudaStream_t s
 
 void Texts::hold(const Layer& layer, const Destination& to, const Room& room, std::int64_t n) {
     const HeadSizes s = layer.sizes();
-    PlaceCall c = layer.softmax ? heads_of(*layer.softmax, room, n) : heads_of(*layer.decay, room, n);
+    PlaceCall c = heads_of(layer, room, n);
     const auto send = [&](PlacedHeads& p, void* data, std::int64_t heads, std::int64_t width, bool cached) {
         p.to = data, p.at_position = cached;
         p.to_stride = contiguous(heads, cached ? to.capacity : n, static_cast<int>(width));
@@ -45,8 +45,7 @@ void Texts::hold(const Layer& layer, const Destination& to, const Room& room, st
     send(c.part[0], to.q, s.heads, s.width, to.all_queries);
     send(c.part[1], to.k, s.key_heads, s.width, true);
     send(c.part[2], to.v, s.key_heads, s.value_width, true);
-    c.parts = 2;
-    place_heads(c, layers_->type, stream_);
+    place_shared(c, layer.delta ? layer.delta->shared() : 1, layers_->type, stream_);
     place_wide(c, c.part[2], layers_->type, stream_);
 }
 

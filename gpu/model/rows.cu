@@ -77,9 +77,10 @@ __global__ __launch_bounds__(threads) void gate_kernel(const E* rows, int64_t wi
     *reinterpret_cast<Pack*>(y + blockIdx.x * width + j) = out;
 }
 
-struct GateCall {
+struct NormedGateCall {
     int64_t parts, next, row, gate_row;
-    int width;            // of a group
+    int width;  // of a group
+    bool normed;
     const float* weight;  // of a group, or of all
     bool whole_weight;
     float eps;
@@ -88,7 +89,7 @@ struct GateCall {
 
 // A block: a group of a row.
 template <class E>
-__global__ __launch_bounds__(threads) void norm_and_gate_kernel(const __grid_constant__ GateCall c, const E* x,
+__global__ __launch_bounds__(threads) void norm_and_gate_kernel(const __grid_constant__ NormedGateCall c, const E* x,
                                                                 const E* gate, E* y) {
     __shared__ BlockSums sums;
     let_next_start();
@@ -99,13 +100,15 @@ __global__ __launch_bounds__(threads) void norm_and_gate_kernel(const __grid_con
         for (int64_t p = 0; p < c.parts; ++p) sum += static_cast<float>(x[p * c.next + place + j]);
         return sum;
     };
-    float squares = 0;
-    for (int j = threadIdx.x; j < c.width; j += threads) {
-        const float v = value(j);
-        squares = fmaf(v, v, squares);
+    float factor = 1;
+    if (c.normed) {
+        float squares = 0;
+        for (int j = threadIdx.x; j < c.width; j += threads) {
+            const float v = value(j);
+            squares = fmaf(v, v, squares);
+        }
+        factor = 1 / sqrtf(sums.all(squares) / static_cast<float>(c.width) + c.eps);
     }
-    squares = sums.all(squares);
-    const float factor = 1 / sqrtf(squares / static_cast<float>(c.width) + c.eps);
     const E* const gates = gate + blockIdx.x * c.gate_row + at;
     for (int j = threadIdx.x; j < c.width; j += threads) {
         float normed = value(j) * factor;
@@ -155,16 +158,18 @@ void gate_rows(const void* rows, std::int64_t n, std::int64_t width, Activation 
 }
 
 void norm_and_gate(const Norm& norm, const NormedGate& call, std::int64_t n, Type type, cudaStream_t stream) {
-    const GateCall c{call.parts,
-                     call.next,
-                     call.row,
-                     call.gate_row,
-                     static_cast<int>(norm.width),
-                     norm.weight.as<float>(),
-                     norm.weight.bytes() > static_cast<std::size_t>(norm.width) * sizeof(float),
-                     norm.eps,
-                     call.activation};
-    const dim3 grid(static_cast<unsigned>(n), static_cast<unsigned>(call.row / norm.width));
+    const std::int64_t group = norm.width > 0 ? norm.width : call.row;
+    const NormedGateCall c{call.parts,
+                           call.next,
+                           call.row,
+                           call.gate_row,
+                           static_cast<int>(group),
+                           norm.width > 0,
+                           norm.weight.as<float>(),
+                           norm.weight.bytes() > static_cast<std::size_t>(norm.width) * sizeof(float),
+                           norm.eps,
+                           call.activation};
+    const dim3 grid(static_cast<unsigned>(n), static_cast<unsigned>(call.row / group));
     visit(type, [&](auto e) {
         using E = decltype(e);
         launch_dependent(norm_and_gate_kernel<E>, "launching norm_and_gate_kernel", grid, threads, stream, c,

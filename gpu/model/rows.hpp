@@ -24,7 +24,7 @@ void gate_rows(const void* rows, std::int64_t n, std::int64_t width, Activation 
                cudaStream_t stream);
 
 // Rows of attention, in groups that are normed each: y = norm(Σ_p x_p) ⊙ f(gate), x_p [n, row] lying `next` elements
-// apart, gates `gate_row` elements from one row to the next.
+// apart, gates `gate_row` elements from one row to the next. A norm without a width leaves them as they are.
 struct NormedGate {
     const void* x = nullptr;
     std::int64_t parts = 1, next = 0, row = 0;

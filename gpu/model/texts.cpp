@@ -4,12 +4,14 @@
 #include <cmath>
 
 #include "core/base/interrupt.hpp"
+#include "gpu/around/short_convolution.hpp"
 #include "gpu/base/blas.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/device.hpp"
 #include "gpu/base/succeeded.hpp"
 #include "gpu/base/wait.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
+#include "gpu/gated/registry.hpp"
 #include "gpu/gated/step.hpp"
 #include "gpu/model/choose.hpp"
 #include "gpu/model/model.hpp"
@@ -70,16 +72,25 @@ Texts::Texts(std::shared_ptr<const Layers> layers, Index batch, bool graph, std:
       logits_(count(batch * layers_->vocabulary) * sizeof(float)),
       blas_room_(blas_workspace) {
     for (std::size_t l = 0; l < layers_->layer.size(); ++l) {
+        const auto cleared = [&](std::int64_t numbers) {
+            Buffer out(count(numbers) * sizeof(float));
+            check(cudaMemsetAsync(out.data(), 0, out.bytes(), stream_), "clearing a state");
+            return out;
+        };
         const auto& mixer = layers_->layer[l].decay;
         use_graph_ = use_graph_ && !replacement_of(l);
+        if (const auto& delta = layers_->layer[l].delta) {
+            const std::int64_t window = batch * (delta->taps - 1) * delta->channels();
+            kept_[l].window = cleared(window), kept_[l].next_window = cleared(window);
+            if (!replacement_of(l))
+                kept_[l].state.push_back(cleared(batch * delta->value_heads * delta->width * delta->value_width));
+        }
         if (!mixer || replacement_of(l)) continue;
         for (std::int64_t i = 0; i < mixer->key_parts(); ++i) {
             for (std::int64_t j = 0; j < mixer->value_parts(); ++j) {
                 const std::int64_t keys = std::min(mixer->part, mixer->key_width - i * mixer->part),
                                    values = std::min(mixer->part, mixer->value_width - j * mixer->part);
-                Buffer state(count(batch * mixer->heads * keys * values) * sizeof(float));
-                check(cudaMemsetAsync(state.data(), 0, state.bytes(), stream_), "clearing a state");
-                kept_[l].state.push_back(std::move(state));
+                kept_[l].state.push_back(cleared(batch * mixer->heads * keys * values));
             }
         }
         std::vector<float> logs;
@@ -96,11 +107,13 @@ std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
     auto out = std::make_unique<Texts>(layers_, batch_, use_graph_, swaps_);
     wait_for(stream_, running);
     out->length_ = length_, out->capacity_ = capacity_;
+    out->sharers_ = sharers_, out->shared_ = shared_, out->place_ = Buffer(place_.bytes());
     for (std::size_t l = 0; l < kept_.size(); ++l) {
         out->kept_[l].q = copy_of(kept_[l].q, out->stream_);
         out->kept_[l].k = copy_of(kept_[l].k, out->stream_), out->kept_[l].v = copy_of(kept_[l].v, out->stream_);
         for (std::size_t i = 0; i < kept_[l].state.size(); ++i)
             out->kept_[l].state[i] = copy_of(kept_[l].state[i], out->stream_);
+        out->kept_[l].window = copy_of(kept_[l].window, out->stream_);
     }
     out->split_room_ = Buffer(split_room_.bytes());
     set_number(out->position_.as<std::int32_t>(), static_cast<std::int32_t>(length_), out->stream_);
@@ -111,7 +124,7 @@ std::unique_ptr<causeway::model::AcceleratedTexts> Texts::copy() const {
 std::size_t Texts::bytes() const {
     std::size_t sum = 0;
     for (const Kept& kept : kept_) {
-        sum += kept.q.bytes() + kept.k.bytes() + kept.v.bytes();
+        sum += kept.q.bytes() + kept.k.bytes() + kept.v.bytes() + kept.window.bytes();
         for (const Buffer& state : kept.state) sum += state.bytes();
     }
     return sum;
@@ -153,7 +166,54 @@ std::vector<Texts::Cache> Texts::caches_of(std::size_t layer) {
     return out;
 }
 
+std::vector<std::int64_t> Texts::shares(std::int64_t length) const {
+    const std::int64_t p = sharers_->size;
+    std::vector<std::int64_t> out;
+    for (std::int64_t r = 0; r < p; ++r) {
+        const auto behind_first = [&](std::int64_t tokens) {
+            return (tokens + p - 1 - r) / p;
+        };  // t < tokens: t % p = r
+        out.push_back((r + 1) * shared_ / p - r * shared_ / p + behind_first(length) - behind_first(shared_));
+    }
+    return out;
+}
+
+void Texts::share(Sharers sharers, std::int64_t room) {
+    for (std::size_t l = 0; l < kept_.size(); ++l)
+        if (replacement_of(l))
+            fail("layers: layer ", l + 1,
+                 " has something in the place of its attention, expected its own to share keys");
+    wait_for(stream_, running);
+    sharers_ = std::move(sharers), shared_ = length_;
+    use_graph_ = false;
+    graph_.reset();
+    const std::vector<std::int64_t> most = shares(length_ + room);
+    const std::int64_t capacity = *std::max_element(most.begin(), most.end()),
+                       first = sharers_->rank * shared_ / sharers_->size;
+    const std::size_t here = count(shares(length_)[count(sharers_->rank)]);
+    if (length_ == 0) fail("share: a text without tokens, expected some to share out");
+    for (std::size_t l = 0; l < kept_.size(); ++l) {
+        for (const Cache& cache : caches_of(l)) {
+            const std::size_t row = count(cache.width * bytes_of(layers_->type)), heads = count(batch_ * cache.heads);
+            Buffer mine(heads * count(capacity) * row);
+            copy_rows({mine.data(), count(capacity) * row,
+                       behind<void>(cache.rows->data(), first * static_cast<std::int64_t>(row)), count(capacity_) * row,
+                       here * row, heads},
+                      stream_, "copying keys and values");
+            stream_.wait();
+            *cache.rows = std::move(mine);
+        }
+    }
+    capacity_ = capacity;
+    place_ = Buffer(sizeof(std::int32_t));
+}
+
 void Texts::grow(std::int64_t length) {
+    if (sharers_) {
+        if (shares(length)[count(sharers_->rank)] > capacity_)
+            fail("ids: token ", length, " has no room among shared keys and values, expected fewer behind them");
+        return;
+    }
     bool any = false;
     for (std::size_t l = 0; l < kept_.size(); ++l) any = any || !caches_of(l).empty();
     if (length <= capacity_ || !any) return;
@@ -183,13 +243,18 @@ void Texts::grow(std::int64_t length) {
 
 void Texts::make_room(Room& room, std::int64_t rows) const {
     if (rows <= room.rows) return;
-    std::int64_t wide = 0, q = 0, k = 0, v = 0, o = 0, y = 0;
+    std::int64_t wide = 0, q = 0, k = 0, v = 0, o = 0, y = 0, mixed = 0, gates = 0;
     for (std::size_t i = 0; i < layers_->layer.size(); ++i) {
         const Layer& l = layers_->layer[i];
         wide = std::max({wide, 2 * l.mlp.inner, l.inputs().rows});
         y = std::max(y, l.mlp.inner);
         if (l.softmax) {
             q = std::max(q, l.softmax->heads * l.softmax->width), o = std::max(o, q);
+            if (l.softmax->gated) y = std::max(y, q);
+        } else if (l.delta) {
+            const std::int64_t keys = l.delta->value_heads * l.delta->width, values = l.delta->values();
+            q = std::max(q, keys), k = std::max(k, keys), o = std::max(o, values), y = std::max(y, values);
+            mixed = std::max(mixed, l.delta->channels()), gates = std::max(gates, l.delta->value_heads);
         } else {
             const std::int64_t keys = l.decay->heads * l.decay->key_width, all = l.decay->heads * l.decay->value_width;
             q = std::max(q, keys), k = std::max(k, keys), v = std::max(v, all);
@@ -208,9 +273,10 @@ void Texts::make_room(Room& room, std::int64_t rows) const {
         };
         room.x = reinterpret_cast<float*>(next(layers_->width * 4));
         room.table = reinterpret_cast<float*>(next(table * 4));
+        room.g = reinterpret_cast<float*>(next(gates * 4)), room.beta = reinterpret_cast<float*>(next(gates * 4));
         room.normed = next(layers_->width * size);
         room.wide = next(wide * size), room.q = next(q * size), room.k = next(k * size), room.v = next(v * size);
-        room.o = next(o * size), room.y = next(y * size);
+        room.o = next(o * size), room.y = next(y * size), room.mixed = next(mixed * size);
         return at;
     };
     room.memory = Buffer();
@@ -271,7 +337,28 @@ void Texts::place_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& r
     place_heads(c, layers_->type, stream_);
 }
 
+// One token, whose key and value this rank keeps or does not.
+void Texts::run_shared(const SoftmaxMixer& m, const Kept& kept, const Room& room) {
+    PlaceCall c = heads_of(m, room, 1);
+    const Strides one{m.heads * m.width, m.width, m.width};
+    c.part[0].to = room.q, c.part[0].to_stride = one;
+    c.part[1].to = kept.k.data(), c.part[2].to = kept.v.data();
+    for (int i = 1; i < 3; ++i) {
+        c.part[i].to_stride = contiguous(m.key_heads, capacity_, static_cast<int>(m.width));
+        c.part[i].at_position = true;
+    }
+    c.position = place_.as<std::int32_t>();  // rotations are in the table
+    if (length_ % sharers_->size != sharers_->rank) c.parts = 1;
+    place_heads(c, layers_->type, stream_);
+    const std::vector<std::int64_t> lengths = shares(length_ + 1);
+    SoftmaxArgs a = cached_args(m, kept, batch_, capacity_, layers_->type);
+    a.M = lengths[count(sharers_->rank)], a.causal = false;
+    a.q = room.q, a.o = room.o, a.q_stride = a.o_stride = one;
+    sharers_->attend(a, lengths, stream_);
+}
+
 void Texts::run_softmax(const SoftmaxMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+    if (sharers_) return run_shared(m, kept, room);
     place_softmax(m, kept, room, n);
     SoftmaxArgs a = cached_args(m, kept, batch_, capacity_, layers_->type);
     a.q = room.q, a.o = room.o;
@@ -386,6 +473,71 @@ std::int64_t Texts::run_decay(const DecayMixer& m, std::size_t layer, const Kept
     return m.key_parts() * (carries ? 2 : 1);
 }
 
+// From room.wide to room.mixed, and the inputs before the next token.
+void Texts::convolve(const DeltaMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+    around::ConvolutionArgs a{};
+    a.texts = {nullptr, batch_, n, batch_ * n};
+    a.x = room.wide, a.type = layers_->type, a.x_row = m.inputs.rows;
+    a.weight = m.convolution.as<float>(), a.window = kept.window.as<float>();
+    a.channels = m.channels(), a.taps = m.taps, a.silu = true;
+    around::convolve(a, room.mixed, stream_);
+    around::keep_inputs(a, kept.next_window.as<float>(), stream_);
+    check(cudaMemcpyAsync(kept.window.data(), kept.next_window.data(), kept.window.bytes(), cudaMemcpyDeviceToDevice,
+                          stream_),
+          "copying");
+}
+
+PlaceCall Texts::heads_of(const DeltaMixer& m, const Room& room, std::int64_t n) const {
+    PlaceCall c;
+    c.rows = room.mixed, c.row = m.channels(), c.batch = batch_, c.n = n, c.parts = 3;
+    c.position = position_.as<std::int32_t>();
+    for (int i = 0; i < 2; ++i) {
+        PlacedHeads& p = c.part[i];
+        p.offset = i * m.keys(), p.step = m.width;
+        p.heads = static_cast<std::int32_t>(m.key_heads), p.width = static_cast<std::int32_t>(m.width);
+        p.norm = m.length.weight.as<float>(), p.eps = m.length.eps;
+    }
+    PlacedHeads& v = c.part[2];
+    v.offset = 2 * m.keys(), v.step = m.value_width;
+    v.heads = static_cast<std::int32_t>(m.value_heads), v.width = static_cast<std::int32_t>(m.value_width);
+    return c;
+}
+
+void Texts::run_delta(const DeltaMixer& m, const Kept& kept, const Room& room, std::int64_t n) {
+    const std::int64_t keys = m.value_heads * m.width, values = m.values();
+    PlaceCall c = heads_of(m, room, n);
+    c.part[0].to = room.q, c.part[1].to = room.k;
+    c.part[0].to_stride = c.part[1].to_stride = {n * keys, m.width, keys};
+    place_shared(c, m.shared(), layers_->type, stream_);
+    GateCall gates;
+    gates.rows = room.wide, gates.row = m.inputs.rows, gates.batch = batch_, gates.n = n, gates.heads = m.value_heads;
+    gates.b = m.channels() + values, gates.a = gates.b + m.value_heads;
+    gates.a_log = m.a_log.as<float>(), gates.dt_bias = m.dt_bias.as<float>();
+    gates.g = room.g, gates.beta = room.beta;
+    place_gates(gates, layers_->type, stream_);
+    GatedArgs a;
+    a.q = room.q, a.k = room.k, a.o = room.o;
+    a.v = behind<void>(room.mixed, 2 * m.keys() * bytes_of(layers_->type));
+    a.type = layers_->type, a.B = batch_, a.H = m.value_heads, a.N = n;
+    a.dk = static_cast<int>(m.width), a.dv = static_cast<int>(m.value_width);
+    a.q_stride = a.k_stride = {n * keys, m.width, keys};
+    a.v_stride = {n * m.channels(), m.value_width, m.channels()};
+    a.o_stride = {n * values, m.value_width, values};
+    a.gates = 1, a.g = room.g, a.beta = room.beta;
+    a.state = kept.state[0].as<float>(), a.scale = m.scale;
+    if (n == 1) return gated_step(a, stream_);
+    const GatedForm& form = gated_form("chunkwise", a);
+    const Buffer workspace(form.workspace(a), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    form.run(a, stream_);
+}
+
+PlaceCall Texts::heads_of(const Layer& l, const Room& room, std::int64_t n) const {
+    return l.softmax ? heads_of(*l.softmax, room, n)
+           : l.decay ? heads_of(*l.decay, room, n)
+                     : heads_of(*l.delta, room, n);
+}
+
 namespace {
 
 // A product that is added to the residual.
@@ -408,37 +560,48 @@ void Texts::run_layers(const Room& room, const std::int32_t* ids, std::int64_t n
 
 std::int64_t Texts::attend(std::size_t l, const Room& room, std::int64_t n) {
     const Layer& layer = layers_->layer[l];
-    if (layer.decay && !replacement_of(l)) return run_decay(*layer.decay, l, kept_[l], room, n);
+    if (layer.delta) convolve(*layer.delta, kept_[l], room, n);
     if (replacement_of(l)) run_replaced(l, room, n);
-    else run_softmax(*layer.softmax, kept_[l], room, n);
+    else if (layer.softmax) run_softmax(*layer.softmax, kept_[l], room, n);
+    else if (layer.delta) run_delta(*layer.delta, kept_[l], room, n);
+    else return run_decay(*layer.decay, l, kept_[l], room, n);
     return 1;
 }
 
 void Texts::run_layer(std::size_t l, const Room& room, std::int64_t n, const causeway::model::Watch* watch) {
     const Layer& layer = layers_->layer[l];
-    const std::int64_t rows = batch_ * n, size = bytes_of(layers_->type);
+    const std::int64_t rows = batch_ * n;
     multiply_residual(layer.inputs(), layer.mixer_norm, room, rows, {room.wide, layers_->type, layer.inputs().rows},
                       layer.mixed.normed);
     const std::int64_t parts = attend(l, room, n);
     if (watch) show(layer, room, n, parts, *watch);
-    if (layer.softmax) {
-        multiply(layer.softmax->out, room.o, rows, residual_of(layer.mixed, room));
-    } else {
-        const DecayMixer& m = *layer.decay;
-        NormedGate c;
-        c.row = m.heads * m.value_width;
-        c.x = room.o, c.parts = parts, c.next = rows * c.row;
-        c.gate = behind<void>(room.wide, m.gate * size), c.gate_row = m.inputs.rows, c.activation = m.gate_activation;
-        c.y = room.y;
-        norm_and_gate(m.norm, c, rows, layers_->type, stream_);
-        multiply(m.out, room.y, rows, residual_of(layer.mixed, room));
-    }
+    leave_attention(layer, room, rows, parts);
     run_mlp(layer, room, rows);
     if (watch && watch->wants("hidden")) {
         Tensor hidden(DType::f32, {batch_, n, layers_->width});
         download(hidden.data<float>(), room.x, hidden.bytes(), stream_);
         watch->found["hidden"] = hidden;
     }
+}
+
+void Texts::leave_attention(const Layer& layer, const Room& room, std::int64_t rows, std::int64_t parts) {
+    const auto& softmax = layer.softmax;
+    const auto& decay = layer.decay;
+    const auto& delta = layer.delta;
+    if (softmax && !softmax->gated) return multiply(softmax->out, room.o, rows, residual_of(layer.mixed, room));
+    const Norm none;
+    NormedGate c;
+    c.row = layer.sizes().heads * layer.sizes().value_width;
+    c.x = room.o, c.parts = parts, c.next = rows * c.row;
+    c.gate = behind<void>(room.wide, (softmax ? softmax->gate()
+                                      : decay ? decay->gate
+                                              : delta->channels()) *
+                                         bytes_of(layers_->type));
+    c.gate_row = layer.inputs().rows;
+    c.activation = softmax ? Activation::sigmoid : decay ? decay->gate_activation : Activation::silu;
+    c.y = room.y;
+    norm_and_gate(softmax ? none : decay ? decay->norm : delta->norm, c, rows, layers_->type, stream_);
+    multiply(layer.out(), room.y, rows, residual_of(layer.mixed, room));
 }
 
 void Texts::run_mlp(const Layer& layer, const Room& room, std::int64_t n) {
@@ -458,7 +621,7 @@ template <class F>
 void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&& f,
                 const causeway::model::Watch* watch) {
     const std::int64_t n = static_cast<std::int64_t>(ids.size()) / batch_,
-                       usual = options.chunk.value_or(std::max<std::int64_t>(1, usual_rows / batch_)),
+                       usual = sharers_ ? 1 : options.chunk.value_or(std::max<std::int64_t>(1, usual_rows / batch_)),
                        layers = static_cast<std::int64_t>(layers_->layer.size());
     if (usual < 1) fail("chunk: ", usual, ", expected 1 or more");
     bool whole = watch != nullptr;
@@ -474,6 +637,7 @@ void Texts::run(std::span<const std::int32_t> ids, const RunOptions& options, F&
             some.insert(some.end(), ids.begin() + s * n + start, ids.begin() + s * n + start + here);
         const Buffer on_device(some.size() * sizeof(std::int32_t), stream_);
         upload(on_device.data(), some.data(), on_device.bytes(), stream_);
+        set_place();
         run_layers(room_, on_device.as<std::int32_t>(), here, watch);
         f(start, here);
         length_ += here;
@@ -504,6 +668,11 @@ Texts::Tensor Texts::hidden(std::span<const std::int32_t> ids, const RunOptions&
     return out;
 }
 
+void Texts::set_place() {
+    if (!sharers_) return;
+    set_number(place_.as<std::int32_t>(), static_cast<std::int32_t>(shares(length_)[count(sharers_->rank)]), stream_);
+}
+
 void Texts::queue_step() {
     run_layers(token_room_, ids_.as<std::int32_t>(), 1);
     multiply_residual(*layers_->head, layers_->norm, token_room_, batch_,
@@ -527,6 +696,7 @@ void Texts::advance(std::span<const std::int32_t> ids, const RunOptions& options
         interrupt::check();
         grow(length_ + 1);
         make_room(token_room_, batch_);
+        set_place();
         upload(ids_.data(), ids.data(), ids.size() * sizeof(std::int32_t), stream_);
         step();
         ++length_;

@@ -5,10 +5,9 @@
 
 #include <optional>
 
-#include "gpu/base/buffer.hpp"
 #include "gpu/base/graph.hpp"
 #include "gpu/distributed/team.hpp"
-#include "gpu/softmax/problem.hpp"
+#include "gpu/sharded/partials.hpp"
 
 namespace causeway::gpu::sharded {
 
@@ -29,7 +28,7 @@ public:
     void replay();
 
     // What a rank sends: its block to every other one.
-    std::size_t block_bytes() const { return bytes_; }
+    std::size_t block_bytes() const { return blocks_.block_bytes(); }
 
 private:
     cudaStream_t stream() { return *comm_.mine().kernels; }
@@ -38,8 +37,8 @@ private:
     SoftmaxArgs part_;
     void* o_;
     float* lse_;
-    std::size_t lse_at_, bytes_;
-    Buffer blocks_, workspace_;
+    Partials blocks_;
+    Buffer workspace_;
     std::optional<Graph> graph_;
 };
 

@@ -543,7 +543,8 @@ const lowrank::Method* factorisation_of(const std::string& with, const std::stri
 // The options of the replacement `with` in the table at `index`.
 model::SwapOptions swap_options(lua_State* L, int index, const std::string& with) {
     model::SwapOptions o;
-    std::vector<std::string> known{"features", "normalize", "method", "block", "chunk", "log_decay", "beta", "shards"};
+    std::vector<std::string> known{"features",  "normalize", "method", "block", "chunk",
+                                   "log_decay", "beta",      "shards", "engine"};
     const std::size_t own = known.size();
     if (lua_istable(L, index)) {
         lua_getfield(L, index, "features");
@@ -562,6 +563,7 @@ model::SwapOptions swap_options(lua_State* L, int index, const std::string& with
     o.log_decay = options.number("log_decay", o.log_decay);
     o.beta = options.number("beta", o.beta);
     o.shards = static_cast<int>(std::clamp<Index>(options.integer("shards", 0), -1, 1 << 20));
+    o.engine = options.string("engine", o.engine);
     if (options.has("chunk")) o.chunk = options.integer("chunk", 0);
     if (!method) {
         if (options.has("block")) o.block = options.integer("block", 0);

@@ -24,9 +24,8 @@ and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With devic
   notes = [[Where a text is taken, a list of its ids is too. With weights = "random" the model has the sizes of a
 known one and random weights: what it computes means nothing, what it costs does. arch is "llama" ("tiny",
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
-type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. A model on the GPU has
-softmax attention or linear attention with decay (no gated delta nets). With download = false a name whose file has not
-been fetched yet is an error.]],
+type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. With download = false a
+name whose file has not been fetched yet is an error.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)
@@ -171,7 +170,9 @@ What that does to a text beforehand, layer by layer, tells ?attention_errors.]],
   notes = [[options, with their defaults: rank (that of the factorisation, 256 for "favor+"), seed (0) and what else
 ?lowrank says of the factorisation; features ("favor+"; "none": q and k as they are), normalize (true but for updates
 with a delta), method (the exact method of a factorisation's masked product, "fleet"), block, chunk, log_decay (0) and
-beta (1) of updates, shards (of tree and ring; as many as threads). While something stands in the place of
+beta (1) of updates, shards (of tree and ring; as many as threads) and engine ("threads"). With
+engine = "mpi", under `./lab mpi N`, every process runs the whole model and keeps its share of the keys and values from
+the first token behind the prompt on (experiments/tree/decoding.lua). While something stands in the place of
 attention, a token on the GPU is no CUDA graph, and keys and values of all tokens go through it anew, as on the CPU.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}

@@ -84,3 +84,23 @@ TEST_CASE("fleet/table2 asks the questions of MMLU in their groups", "[experimen
     CHECK(refused.status != 0);
     CHECK(contains(refused.err, "none holds no folder test"));
 }
+
+TEST_CASE("models/linearise fits every map to the attention of a layer", "[experiments][model]") {
+    for (const std::string map : {"hedgehog", "favor+", "taylor", "gated_delta"}) {
+        const TemporaryFolder folder;
+        const Output output =
+            run_in(folder, {experiments + "models/linearise.lua", "--model", experiments + "data/tiny-llama",
+                            "--layers", "1", "--map", map, "--features", "4,8", "--near", "8", "--steps", "6",
+                            "--windows", "2", "--window", "32", "--tokens", "32"});
+        CAPTURE(map, output.err, output.out);
+        CHECK(output.status == 0);
+        CHECK(contains(output.out, map + ", 8 features, layer 6: relative square error of its output on new text"));
+        CHECK(contains(output.out, "layers replaced: 1; bits per byte by features of a head, 8 near keys"));
+        const std::string rows = read_bytes(folder / "results/models/linearise/linearise.csv");
+        CHECK(contains(rows, "replaced,alone,untrained,trained,recovered,accuracy"));
+        CHECK(std::filesystem::exists(folder / "results/models/linearise/linearise_features.svg"));
+    }
+    const TemporaryFolder folder;
+    CHECK(contains(run_in(folder, {experiments + "models/linearise.lua", "--map", "performer"}).err,
+                   "--map: \"performer\", expected hedgehog, favor+, taylor or gated_delta"));
+}

@@ -3,10 +3,25 @@
 #include <filesystem>
 
 #include "tests/catch.hpp"
+#include "tests/experiments/folder.hpp"
 #include "tests/lua/mpi.hpp"
 #include "tests/paths.hpp"
 
 using namespace causeway::testing;
+
+TEST_CASE("tree/decoding compares tree and ring in a whole model over processes", "[experiments][model]") {
+    if (no_mpi()) return;
+    const std::string script = experiments + "tree/decoding.lua";
+    const Output output = run_mpi_script(
+        2, "arg = {[0] = '" + script + "', '--lengths', '16,40', '--tokens', '2', '--rounds', '1'} dofile(arg[0])");
+    CAPTURE(output.out, output.err);
+    CHECK(output.status == 0);
+    CHECK(contains(output.out, "Seconds for 2 tokens of a Llama (tiny), keys and values on 2 processes"));
+    CHECK(contains(output.out, "ring ÷ tree"));
+    const TemporaryFolder folder;
+    CHECK(contains(run_in(folder, {script}).err,
+                   "expected several processes: ./lab mpi 2 experiments/tree/decoding.lua"));
+}
 
 TEST_CASE("the experiments of tree decoding leave figures and tables", "[experiments][tree]") {
     const std::string tree = source_dir() + "/experiments/tree/";

@@ -67,6 +67,8 @@ public:
         p.out.run(rows.data(), n, y);
     }
 
+    const GatedDeltaParts* delta_parts() const override { return &p; }
+
 private:
     double scale() const { return 1 / std::sqrt(static_cast<double>(p.width)); }
 
@@ -103,7 +105,7 @@ private:
         over_rows(x.size() / d, d, [&](Index first, Index rows) {
             for (Index i = first; i < first + rows; ++i) {
                 float* row = x.data<float>() + i * d;
-                const float factor = around::length_factor(row, d, 1e-6);
+                const float factor = around::length_factor(row, d, length_eps);
                 for (Index e = 0; e < d; ++e) row[e] *= factor;
             }
         });

@@ -18,7 +18,12 @@ struct GatedDeltaParts {
     Convolution convolution;       // of all q, then all k, then all v
     Buffer<float> a_log, dt_bias;  // g = −e^a_log softplus(a + dt_bias), [value_heads]
     Norm norm;                     // of a value head
+
+    Index shared() const { return value_heads / key_heads; }  // r
 };
+
+// In the lengths of q and k: x / √(|x|² + ε).
+inline constexpr double length_eps = 1e-6;
 
 std::unique_ptr<Mixer> gated_delta_mixer(GatedDeltaParts);
 

@@ -6,6 +6,7 @@
 #include "core/calls/description.hpp"
 #include "tests/catch.hpp"
 #include "tests/lua/shell.hpp"
+#include "tests/paths.hpp"
 
 using causeway::testing::Shell;
 
@@ -303,4 +304,54 @@ TEST_CASE("Gradients of Lua code with calls on the GPU are those of the CPU", "[
         CHECK(lua(std::string("return differ(function(p, m) local o = ") + call +
                   " return sum(pow(o:cpu(), 2)) + sum(pow(p.q:cpu(), 2)) end)") == "");
     }
+}
+
+TEST_CASE("models on the GPU run what Lua puts in the place of their attention", "[lua][gpu][gpu-model]") {
+    if (!on_gpu()) return;
+    Shell lua;
+    lua.set("path", source_dir() + "/experiments/data/tiny-llama");
+    REQUIRE(lua(R"(
+      cpu, gpu = model(path), model(path, {device = "gpu", type = "f32"})
+      ids = {}
+      for i = 1, 90 do ids[i] = i * i % 256 end
+      function off()
+        local a, b = cpu:logits(ids), gpu:logits(ids)
+        return norm(a - b) / norm(a)
+      end
+      function both(t) cpu:attention(t) gpu:attention(t) end
+    )") == "");
+    CHECK(lua("return off() < 1e-3") == "true");
+    CHECK(lua(R"(
+      places = {}
+      both{layers = {1}, with = function(q, k, v, scale)
+        places[#places + 1] = q:device()
+        return softmax_attention(q, k, v, {scale = scale})
+      end}
+      return off() < 1e-3, table.concat(places, " ")
+    )") == "true cpu gpu");
+    CHECK(lua("a, b = cpu:generate(ids, {tokens = 8}), gpu:generate(ids, {tokens = 8}) return a == b") == "true");
+    CHECK(lua(R"(gpu:attention{layers = {1}, with = function(q, k, v) kept = q return v:cpu() end} gpu:logits(ids))")
+              .find("with: the function returned a Tensor") != std::string::npos);
+    CHECK(lua("gpu:reset() collectgarbage() return kept:device(), norm(kept:cpu()) > 0") == "gpu true");
+    CHECK(lua("both{layers = {2}, with = 'fleet', options = {rank = 16}} return off() < 1e-3") == "true");
+    CHECK(lua("both{layers = {2}, with = 'nystrom', options = {rank = 16}} return off() < 1e-3, "
+              "gpu:layers()[2].settings:match('on the CPU')") == "true on the CPU");
+    CHECK(lua(R"(
+      cpu:reset() gpu:reset()
+      local what = "q,k,v,scores,output,hidden"
+      local a, b = cpu:capture(ids, {layer = 2, what = what}), gpu:capture(ids, {layer = 2, what = what})
+      for name in what:gmatch("%a+") do
+        if not (norm(a[name] - b[name]) <= 1e-3 * norm(a[name])) then return name end
+      end
+      return "all"
+    )") == "all");
+    // Gated delta nets with softmax attention between them.
+    CHECK(lua(R"(
+      local made = {arch = "qwen3_next", size = "tiny", weights = "random", type = "f32"}
+      cpu = model(made)
+      made.device = "gpu"
+      gpu = model(made)
+      if not (off() < 1e-3) then return "prefill" end
+      return cpu:generate(ids, {tokens = 20}) == gpu:generate(ids, {tokens = 20}) and "same" or "decoding"
+    )") == "same");
 }

@@ -6,11 +6,15 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/catch.hpp"
+#include "tests/lua/mpi.hpp"
 #include "tests/lua/shell.hpp"
 #include "tests/lua/width.hpp"
 
 using causeway::Tensor;
+using causeway::testing::no_mpi;
+using causeway::testing::Output;
 using causeway::testing::read_bytes;
+using causeway::testing::run_mpi_script;
 using causeway::testing::Shell;
 using causeway::testing::write_bytes;
 
@@ -258,12 +262,43 @@ TEST_CASE("what cannot stand in the place of attention is refused", "[lua][model
           "user:1: attention: unknown option \"rank\" (see ?rank)");
     CHECK(lua("m:attention{with = 'favor+', options = {rnk = 3}}") ==
           "user:1: attention: unknown option \"rnk\" (did you mean \"rank\"?)");
+    CHECK(lua("m:attention{with = 'tree', options = {engine = 'nccl'}}") ==
+          "user:1: engine: \"nccl\", expected \"threads\" or \"mpi\"");
     CHECK(lua("m:attention{with = print, options = {}}") ==
           "user:1: options: a table, expected none beside a function, which has what it needs");
     CHECK(lua("m:attention{with = function() return 3 end} m:logits('abc')") ==
           "user:1: with: the function returned a number, expected the output, a Tensor like v");
     CHECK(lua("m:attention{with = function() error('mine') end} m:logits('abc')") == "user:1: mine");
     CHECK(lua("m:reset() m:reset{9}") == "user:1: layers: has 9, expected layers from 1 to 6");
+}
+
+// The first part of the text runs at once, the rest token by token: every process keeps its share of keys and values.
+TEST_CASE("a model whose keys and values are spread over processes generates its text", "[lua][model]") {
+    if (no_mpi()) return;
+    for (const int ranks : {1, 2, 3}) {
+        const Output output = run_mpi_script(ranks, R"(
+            m = model{arch = "llama", size = "tiny", layers = 3, weights = "random"}
+            qwen = model{arch = "qwen3_next", size = "tiny", layers = 3, weights = "random"}
+            local function texts(m)
+                return m:generate({5, 9, 200, 7, 31, 8, 77}, {tokens = 12}) .. m:generate({3}, {tokens = 9})
+            end
+            local own, qwens = texts(m), texts(qwen)
+            for _, with in ipairs{"tree", "ring"} do
+                m:attention{with = with, options = {engine = "mpi"}}
+                assert(#own == 21 and texts(m) == own, with)
+                qwen:attention{layers = {3}, with = with, options = {engine = "mpi", shards = mpi_size()}}
+                assert(texts(qwen) == qwens, with)
+            end
+            print(m:layers()[1].settings, select(2, pcall(m.attention, m, {with = "tree", options = {engine = "mpi",
+                shards = 7}})))
+        )");
+        CAPTURE(ranks, output.out, output.err);
+        CHECK(output.status == 0);
+        const std::string p = std::to_string(ranks);
+        CHECK(output.out.find("shards " + p + ", ranks of MPI\t") == 0);
+        CHECK(output.out.find("shards: 7, expected " + p + ", the number of MPI ranks, or none\n") !=
+              std::string::npos);
+    }
 }
 
 TEST_CASE("errors of a factorisation stay within the bound, layer by layer", "[lua][model]") {
