@@ -210,10 +210,6 @@ def refuses(sentence, f, *arguments, **options):
 
 refuses("expected one device", causeway.linear_attention, q, k.cpu(), v)
 refuses("not there on a GPU", causeway.lowrank, "favor+", q, k)
-refuses("the gradient on the GPU", causeway.linear_attention_grad, q, k, v, v, state=whole[:, :, :64].contiguous(),
-        state_indices=[0, 1])
-refuses("cu_seqlens: given, but this gradient on the GPU takes one sequence", causeway.causal_linear_attention_grad,
-        q[:1], k[:1], v[:1], v[:1], cu_seqlens=[0, 300])
 refuses("deterministic: \"prefix\"", causeway.causal_linear_attention, q, k, v, deterministic="prefix")
 refuses("nonsense", causeway.causal_linear_attention, q, k, v, deterministic="nonsense")
 causeway.linear_attention(q, k, v, deterministic="run")

@@ -427,7 +427,7 @@ void refusals(const Side& gpu) {
         return causeway_gpu_linear_attention_grad(&t.q.array, &t.k.array, &t.v.array, &dO.array, nullptr, &t.options,
                                                   &wanted, gpu.stream);
     };
-    refuses(gradient(), "state_indices: given, but the gradient on the GPU takes the states of the sequences");
+    refuses(gradient(), "inplace: true, but a gradient leaves the state as it is");
     t.options.state_indices_count = 0, t.options.state = nullptr, t.options.inplace = 0;
     causeway_tensor checkpoints = {};
     t.options.checkpoint_every = 10, t.options.checkpoints = &checkpoints;
