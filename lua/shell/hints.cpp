@@ -447,6 +447,10 @@ const char* of_signs(const Place& at, std::size_t i) {
     if (sign == "%" && at.starts_line(i)) return "time is measured by @btime f(x), ;ls is a command of the system";
     if (sign == "!") return at.word(i + 1) == "=" && at.joins(i + 1) ? "not equal is written ~=" : "! is written not";
     if (sign == "&" && before == "&" && at.joins(i)) return "&& is written and";
+    // btime(|| f()): where no value stands before them, both begin a function.
+    const std::size_t bar = sign == "|" && before == "|" ? i - 1 : i;
+    if (at.word(bar) == "|" && at.word(bar + 1) == "|" && at.joins(bar + 1) && one_of(at.word(bar - 1), {"(", ",", "="}))
+        return "a function without arguments is written: function() return f() end";
     if (sign == "|" && before == "|" && at.joins(i)) return "|| is written or";
     if (sign == "*" && before == "*" && at.joins(i)) return "a power is written x^2; of a tensor, pow(A, 2)";
     if (sign == "#") return "a comment begins with --";

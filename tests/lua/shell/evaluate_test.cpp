@@ -393,6 +393,8 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"!x", "not"},
         {"x && y", "and"},
         {"x || y", "or"},
+        {"btime(|| sum(x))", "function() return f() end"},
+        {"f = || 3", "function() return f() end"},
         {"x += 1", "x = x + 1"},
         {"x *= 2", "x = x + 1"},
         {"x = y ** 2", "x^2"},
