@@ -107,11 +107,12 @@ def main():
         sys.exit(f"{program} lists no test")
     begun = time.monotonic()
     run = Run(program, names)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         run.run(jobs)
     except KeyboardInterrupt:
         run.stop()
-        sys.exit(130)
+        sys.exit(f"stopped: {run.passed} passed, {run.failed} failed, {run.skipped} skipped of {len(names)}")
     longest = "; ".join(f"{seconds:.0f} s {name}" for seconds, name in sorted(run.durations, reverse=True)[:5])
     print(f"{time.monotonic() - begun:.0f} s in {jobs} processes; the longest tests: {longest}")
     print(f"{run.passed} passed, {run.failed} failed" + (f", {run.skipped} skipped" if run.skipped else ""))

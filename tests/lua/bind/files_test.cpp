@@ -146,7 +146,7 @@ TEST_CASE("what a file gives is shown by print, and ~ is the home folder", "[fil
     FileShell run;
     run("save(dir .. 'x.csv', {{N = 1, t = 0.5}}) save(dir .. 'x.npz', {a = ones(2)})");
     CHECK(run("return load(dir .. 'x.csv')") == "{{N = 1, t = 0.5}} {\"N\", \"t\"}");
-    CHECK(run("return load(dir .. 'x.npz')") == "{a = 2-element Tensor{Float32}}");
+    CHECK(run("return load(dir .. 'x.npz')") == "{a = 2-element Tensor{Float32} [1, 1]}");
     const auto output = run_program({"-e", "save('~/a.npy', ones(3)); print(load('~/a.npy') == ones(3))"});
     CHECK(output.out == "true\n");
     CHECK(output.err == "");
