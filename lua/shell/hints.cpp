@@ -449,7 +449,8 @@ const char* of_signs(const Place& at, std::size_t i) {
     if (sign == "&" && before == "&" && at.joins(i)) return "&& is written and";
     // btime(|| f()): where no value stands before them, both begin a function.
     const std::size_t bar = sign == "|" && before == "|" ? i - 1 : i;
-    if (at.word(bar) == "|" && at.word(bar + 1) == "|" && at.joins(bar + 1) && one_of(at.word(bar - 1), {"(", ",", "="}))
+    if (at.word(bar) == "|" && at.word(bar + 1) == "|" && at.joins(bar + 1) &&
+        one_of(at.word(bar - 1), {"(", ",", "="}))
         return "a function without arguments is written: function() return f() end";
     if (sign == "|" && before == "|" && at.joins(i)) return "|| is written or";
     if (sign == "*" && before == "*" && at.joins(i)) return "a power is written x^2; of a tensor, pow(A, 2)";
