@@ -121,9 +121,24 @@ bool Records::next(std::vector<Field>& record) {
     }
 }
 
-Reader::Reader(std::string_view text, std::string name) : records_(text, std::move(name)) {
+bool is_of_numbers(const std::vector<Records::Field>& record) {
+    return std::ranges::all_of(record, [](const Records::Field& field) {
+        const std::optional<Cell> cell = field.in_quotes ? std::nullopt : meaning(field.text);
+        return cell && (std::holds_alternative<std::int64_t>(*cell) || std::holds_alternative<double>(*cell));
+    });
+}
+
+Reader::Reader(std::string_view text, std::string name, bool has_names) : records_(text, std::move(name)) {
     if (!records_.next(record_))
-        fail_as<IoError>(records_.name(), ": the file is empty, expected a line with the names of the columns");
+        fail_as<IoError>(records_.name(), ": the file is empty, expected ",
+                         has_names ? "a line with the names of the columns" : "rows of numbers");
+    has_read_row_ = !has_names;
+    if (!has_names) {
+        for (std::size_t i = 1; i <= record_.size(); ++i) columns_.push_back(std::to_string(i));
+        return;
+    }
+    constexpr std::string_view comment = "# ";
+    if (!record_[0].in_quotes && record_[0].text.starts_with(comment)) record_[0].text.erase(0, comment.size());
     std::set<std::string_view> seen;
     columns_.reserve(record_.size());
     for (Records::Field& field : record_) columns_.push_back(std::move(field.text));
@@ -134,9 +149,10 @@ Reader::Reader(std::string_view text, std::string name) : records_(text, std::mo
 }
 
 bool Reader::next(std::vector<Cell>& row) {
-    while (columns_.size() > 1 && records_.skip_empty_line()) {}
-    const std::size_t line = records_.line();
-    if (!records_.next(record_)) return false;
+    while (!has_read_row_ && columns_.size() > 1 && records_.skip_empty_line()) {}
+    const std::size_t line = has_read_row_ ? 1 : records_.line();
+    if (!has_read_row_ && !records_.next(record_)) return false;
+    has_read_row_ = false;
     if (record_.size() != columns_.size()) {
         fail_as<IoError>(records_.name(), ": line ", line, " has ", record_.size(),
                          record_.size() == 1 ? " cell" : " cells", ", expected ", columns_.size(),
@@ -156,8 +172,9 @@ bool Reader::next(std::vector<Cell>& row) {
 void append_header(std::string& out, std::span<const std::string> columns) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
         if (i > 0) out += ',';
-        append_text(out, columns[i],
-                    columns[i].starts_with(utf8_mark) || is_utf16(columns[i]));  // no mark at the start
+        append_text(
+            out, columns[i],
+            columns[i].starts_with(utf8_mark) || is_utf16(columns[i]) || columns[i].starts_with("# "));  // as it is
     }
     out += '\n';
 }

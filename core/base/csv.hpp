@@ -1,7 +1,8 @@
 // Tables as text: comma-separated values (RFC 4180), UTF-8.
-// The first line names the columns. A cell in quotes is text. A cell without them is nothing (empty), a number, true or
-// false where all of it is one, and text otherwise: "3.7e-7" and "OOM" may share a column. What is written reads back
-// as the same value of the same type. "-0" is the number -0.0, and a number beyond Float64 (1e999) an error.
+// The first line names the columns; a "# " in front of it, as NumPy writes one, is no part of a name. A cell in quotes
+// is text. A cell without them is nothing (empty), a number, true or false where all of it is one, and text otherwise:
+// "3.7e-7" and "OOM" may share a column. What is written reads back as the same value of the same type. "-0" is the
+// number -0.0, and a number beyond Float64 (1e999) an error.
 #pragma once
 
 #include <cstdint>
@@ -45,12 +46,16 @@ private:
     std::size_t line_ = 1;
 };
 
+// Whether every cell of a line is a number, so that it hardly is one of names.
+bool is_of_numbers(const std::vector<Records::Field>& record);
+
 // Reads a table row by row, O(length of the text).
 class Reader {
 public:
-    // The text must live as long as the reader; `name` is what messages call it. Throws Error for a text that is
-    // empty or UTF-16 and for a column named twice.
-    Reader(std::string_view text, std::string name);
+    // The text must live as long as the reader; `name` is what messages call it. Without has_names the first line is a
+    // row as well, and the columns are called "1", "2" ... Throws Error for a text that is empty or UTF-16 and for a
+    // column named twice.
+    Reader(std::string_view text, std::string name, bool has_names = true);
 
     const std::vector<std::string>& columns() const { return columns_; }
 
@@ -63,6 +68,7 @@ private:
     Records records_;
     std::vector<std::string> columns_;
     std::vector<Records::Field> record_;
+    bool has_read_row_ = false;  // record_ is the row that comes next
 };
 
 // Appends one line. Quotes are used where the cell would not read back otherwise.

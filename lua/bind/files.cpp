@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <optional>
@@ -30,6 +31,7 @@
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/json.hpp"
+#include "lua/bind/notes.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -305,8 +307,47 @@ void push_cell(lua_State* L, const csv::Cell& cell) {
     else lua_pushnil(L);
 }
 
+// All cells of a .csv file without names of columns, [lines, cells of a line], Float64; NaN for a cell that is empty.
+int load_matrix(lua_State* L, const std::string& path) {
+    const Buffer<char> text = Source(path).text();
+    csv::Reader reader({text.data(), static_cast<std::size_t>(text.size())}, path, false);
+    std::vector<csv::Cell> row;
+    std::vector<double> numbers;
+    Index lines = 0;
+    for (; reader.next(row); ++lines) {
+        interrupt::check();
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            const csv::Cell& cell = row[i];
+            if (const auto* integer = std::get_if<std::int64_t>(&cell))
+                numbers.push_back(static_cast<double>(*integer));
+            else if (const auto* number = std::get_if<double>(&cell)) numbers.push_back(*number);
+            else if (std::holds_alternative<std::monostate>(cell)) numbers.push_back(std::nan(""));
+            else
+                fail_as<IoError>(path, ": row ", lines + 1, ", column ", i + 1,
+                                 " is no number, expected numbers alone where header = false");
+        }
+    }
+    Tensor out(DType::f64, {lines, static_cast<Index>(reader.columns().size())});
+    std::copy(numbers.begin(), numbers.end(), out.data<double>());
+    push(L, out);
+    return 1;
+}
+
+// Says so where the first line of a .csv file, which is taken for the names of its columns, holds numbers alone.
+void note_numbers(lua_State* L, std::string_view text, const std::string& path) {
+    csv::Records records(text, path);
+    std::vector<csv::Records::Field> first;
+    if (!records.next(first) || !csv::is_of_numbers(first)) return;
+    forget_note(L, "names that are numbers");
+    note_once(L, "names that are numbers",
+              path +
+                  ": its first line holds numbers alone, and was taken for the names of the columns; "
+                  "load(path, {header = false}) gives a Tensor of all lines");
+}
+
 int load_rows(lua_State* L, const std::string& path) {
     const Buffer<char> text = Source(path).text();
+    note_numbers(L, {text.data(), static_cast<std::size_t>(text.size())}, path);
     csv::Reader reader({text.data(), static_cast<std::size_t>(text.size())}, path);
     const std::vector<std::string>& columns = reader.columns();
     lua_newtable(L);
@@ -493,7 +534,8 @@ int counted_loads(lua_State* L) {
 int load_file(lua_State* L, const std::string& path, const std::string& extension, int arguments) {
     const bool named = extension == ".npz" || extension == ".safetensors", more = arguments > 1 && !lua_isnil(L, 2);
     lua_settop(L, arguments);
-    if (more && !named) fail("load: a file takes no second argument, got a ", type_name(L, 2));
+    if (more && !named && extension != ".csv")
+        fail("load: a ", extension, " file takes no second argument, got a ", type_name(L, 2));
     note(L, loads, path);
     if (extension == ".npy") {
         push(L, load_npy(path));
@@ -503,7 +545,10 @@ int load_file(lua_State* L, const std::string& path, const std::string& extensio
         return load_archive(L, path, more && Options(L, 2, "load", {"nested"}).boolean("nested", false));
     if (extension == ".safetensors")
         return load_tensors(L, path, Options(L, 2, "load", {"nested", "names", "part", "dim", "sharded"}));
-    if (extension == ".csv") return load_rows(L, path);
+    if (extension == ".csv") {
+        const bool has_names = !more || Options(L, 2, "load", {"header"}).boolean("header", true);
+        return has_names ? load_rows(L, path) : load_matrix(L, path);
+    }
     return load_value(L, path);
 }
 

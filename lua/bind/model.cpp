@@ -22,6 +22,7 @@
 #include "lua/bind/called.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/gpu.hpp"
+#include "lua/bind/notes.hpp"
 #include "lua/bind/result.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/base/wait.hpp"
@@ -669,6 +670,19 @@ std::string name_at(lua_State* L, int index) {
          ", expected a method, a factorisation, an update or a function(q, k, v, scale)", meant_among(L, name, names));
 }
 
+// Says so where rows of a factorisation depend on later tokens, so that the model sees what it is to predict.
+void note_future(lua_State* L, const std::string& name) {
+    for (const lowrank::Method& method : lowrank::methods()) {
+        if (method.name != name || !method.future) continue;
+        const std::string key = "future of " + name;
+        forget_note(L, key.c_str());
+        note_once(L, key.c_str(),
+                  name +
+                      ": its rows depend on later tokens, masked or not: m:bits_per_byte, m:predict and m:logits see "
+                      "what is to be predicted, m:attention_errors does not mind");
+    }
+}
+
 // m:attention{layers =, with =, options =} -> m
 int attention(lua_State* L) {
     Handle& handle = check_model(L, 1);
@@ -690,6 +704,7 @@ int attention(lua_State* L) {
     } else {
         const std::string name = name_at(L, 4);
         handle.model.attention(layers, name, swap_options(L, 5, name));
+        note_future(L, name);
     }
     lua_settop(L, 1);
     return 1;

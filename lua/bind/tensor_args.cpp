@@ -72,10 +72,8 @@ private:
         lua_rawget(L_, index);
         if (is_tensor(L_, -1)) fail(function_, ": a table with the key \"", key, "\", expected a Tensor: take p.", key);
         lua_pop(L_, 1);
-        fail(function_, ": a table with the key \"", key,
-             "\", expected numbers; a loop over rows makes a list of one "
-             "column: for i, row in ipairs(rows) do x[i] = row.",
-             key, " end");
+        fail(function_, ": a table with the key \"", key, "\", expected numbers; a column of rows is rows:column(\"",
+             key, "\"), of any list {x[1].", key, ", x[2].", key, " ...} by a loop");
     }
 
     void fill(int index, Tensor& out, int depth, Index& next, const std::string& path) {

@@ -2,7 +2,7 @@
 local manual = (...).manual
 
 manual.load = {
-  call = "load(path, {nested =, names =, part =, dim =, sharded =})",
+  call = "load(path, {nested =, names =, part =, dim =, sharded =, header =})",
   text = [[
 Reads a file; its extension says what comes back:
   .npy          a Tensor
@@ -21,6 +21,8 @@ hold exactly, is an error; among other tensors of a .npz or .safetensors file it
 A file of PyTorch (.pt, .pth, .bin, .ckpt) is a program for Python: it is refused with the line of Python that turns it
 into a .safetensors file.
 rows:column("time") is a column of the rows of a .csv file as a list, without what is empty, tensor(...) of it a tensor.
+The first line of a .csv file names the columns. One without names, as of np.savetxt, is a Tensor [lines, columns] with
+{header = false}.
 A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.
 In every format a name that stands twice (a column, a key, a tensor) is an error, and so are a number beyond Float64,
 as 1e999, and a file that is written to while it is read. -0 is the number -0.0, what is too small for Float64 is 0,

@@ -179,6 +179,8 @@ method. layout = "bnhd" where they are [batch, N, heads, width]; functions get [
 
 A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
 returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.
+Updates of linear_attention and its modes are timed one by one, by btime(function() return linear_attention(q, k, v,
+{update = "gated_delta", ...}) end).
 
 Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout
 where that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status, and

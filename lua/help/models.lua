@@ -25,7 +25,8 @@ and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With devic
 known one and random weights: what it computes means nothing, what it costs does. arch is "llama" ("tiny",
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
 type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. With download = false a
-name whose file has not been fetched yet is an error.]],
+name whose file has not been fetched yet is an error. Beside the sources there are two small trained ones:
+model("experiments/data/tiny-llama") and tiny-transnormer.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)
@@ -149,7 +150,9 @@ manual.replace_attention = {
 "all", the default), until m:reset takes it away. with is one of
 
   a factorisation ("favor+", "nystrom", "svd" ...): B Cᵀ, masked, each row
-    divided by its sum, with the options of ?lowrank
+    divided by its sum, with the options of ?lowrank. Rows of some depend on
+    later tokens all the same, as svd's and nystrom's do: what the model then
+    predicts has seen what it is to predict, and a note says so
   an exact method ("fleet", "recursion" ...) after a feature map:
     options.features, a factorisation that looks at one token at a time
   an update of linear_attention ("gated", "delta" ...) on such features

@@ -434,6 +434,7 @@ local function misplaced(name, known)
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"
   end
+  if name == "seed" and known.dtype then return "seed(1) is for all that is drawn after it" end
   local order = known.bhnd and known.bnhd and causeway._elsewhere[plain(name)]
   if order and order.page == "layout" and order.how then return 'it is "' .. order.how:match('"(%l+)"') .. '" here' end
   local a_decay = name == "decay" or causeway._called_here(name) == "decay"

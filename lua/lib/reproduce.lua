@@ -31,7 +31,7 @@ local function origin_of(rows, origins, folder)
   if type(script.text) ~= "string" or type(script.path) ~= "string" or not math.tointeger(script.at)
     or type(origin.command) ~= "table" or type(origin.save) ~= "string" then
     raise(string.format("reproduce: %s keeps no script to run again: its rows were made at the prompt, by -e, from "
-      .. "standard input or before scripts were kept", folder))
+      .. "standard input or before scripts were kept; a script that sweeps with fresh = true makes them anew", folder))
   end
   return origin, latest
 end

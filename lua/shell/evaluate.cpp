@@ -188,9 +188,9 @@ std::string bare_name(std::string_view text) {
     return std::string(tokens.back().text(text));
 }
 
-// Whether the value at `index` is what leaves the shell when its name is all that is entered.
-bool leaves(lua_State* L, int index, const std::string& name) {
-    if (name != "exit" && name != "quit") return false;
+// Whether the value at `index` is a function that is called when its name is all that is entered.
+bool is_called_by_name(lua_State* L, int index, const std::string& name) {
+    if (name != "exit" && name != "quit" && name != "help") return false;
     push_causeway(L);
     lua_getfield(L, -1, name.c_str());
     const bool same = lua_rawequal(L, -1, index) != 0;
@@ -353,7 +353,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
         const std::string meant = meant_by(L, bare);
         return {bare + " is not defined" + (meant.empty() ? "" : " (" + meant + ")"), "", false};
     }
-    if (leaves(L, base + 1, bare)) return call(L, n - 1, 0);
+    if (is_called_by_name(L, base + 1, bare)) return call(L, n - 1, 0);
     lua_pushboolean(L, !hides_value(piece.text) && !expanded.ends_in_show);
     lua_pushcclosure(L, guarded<finish>, 1);
     lua_insert(L, base + 1);

@@ -175,7 +175,9 @@ const char* of_comprehensions(const Place& at, std::size_t i) {
 const char* of_brackets(const Place& at, std::size_t i) {
     const bool list = at.word(i) == "[" && !(i > 0 && at.ends_value(i - 1));
     for (std::size_t k = i + 1; list && k < at.size() && at.word(k) != "]"; ++k) {
-        if (at.word(k) == ";" && at.open_bracket(k) == i) return "cat(A, B, 1) puts A above B, cat(A, B, 2) beside it";
+        if (at.word(k) != ";" || at.open_bracket(k) != i) continue;
+        return at.is_number(i + 1) ? "a matrix is tensor{{1, 2}, {3, 4}}"
+                                   : "cat(A, B, 1) puts A above B, cat(A, B, 2) beside it";
     }
     if (list) return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
     if (one_of(at.word(i), {",", ":"}) && at.in_index(i))

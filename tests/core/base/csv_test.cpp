@@ -109,6 +109,31 @@ TEST_CASE("lines end in any way, quotes hold anything", "[csv][files]") {
     CHECK(read("a\n1\n\n2\n") == Rows{{std::int64_t{1}}, {Cell()}, {std::int64_t{2}}});
 }
 
+TEST_CASE("a .csv file without names of columns is rows alone, and a comment's mark is no part of a name",
+          "[csv][files]") {
+    csv::Reader plain("1,2\n\n3,4.5\n", "x.csv", false);
+    CHECK(plain.columns() == std::vector<std::string>{"1", "2"});
+    Rows rows;
+    for (std::vector<Cell> row; plain.next(row);) rows.push_back(row);
+    CHECK(rows == Rows{{std::int64_t{1}, std::int64_t{2}}, {std::int64_t{3}, 4.5}});
+    CHECK(message_of([] { csv::Reader("", "x.csv", false); }) == "x.csv: the file is empty, expected rows of numbers");
+    CHECK(csv::Reader("# a,# b\n1,2", "x.csv").columns() == std::vector<std::string>{"a", "# b"});
+    CHECK(csv::Reader("\"# a\",b\n1,2", "x.csv").columns() == std::vector<std::string>{"# a", "b"});
+    std::string header;
+    csv::append_header(header, std::vector<std::string>{"# a", "b"});
+    CHECK(csv::Reader(header, "x.csv").columns() == std::vector<std::string>{"# a", "b"});
+    const auto first = [](std::string_view text) {
+        csv::Records records(text, "x.csv");
+        std::vector<csv::Records::Field> record;
+        records.next(record);
+        return csv::is_of_numbers(record);
+    };
+    CHECK(first("1,-2.5e3\n"));
+    CHECK_FALSE(first("1,a\n"));
+    CHECK_FALSE(first("1,\"2\"\n"));
+    CHECK_FALSE(first("1,\n"));
+}
+
 TEST_CASE("faults of .csv files are named with their line", "[csv][files]") {
     CHECK(fault("") == "x.csv: the file is empty, expected a line with the names of the columns");
     CHECK(fault("a,b,c\n1,2,3\n1,2\n") == "x.csv: line 3 has 2 cells, expected 3 as in the first line");

@@ -142,6 +142,24 @@ TEST_CASE("what no Tensor can hold is left out with a note", "[files][lua]") {
     CHECK(run("load(data .. 'stored.npz') return #notes") == "1");
 }
 
+TEST_CASE("a .csv file of numbers alone is a Tensor where it is asked for, and noted where it is not", "[files][lua]") {
+    FileShell run;
+    write_bytes(run.path("plain.csv"), "0.5,1\n-2,\n3,4e2\n");
+    write_bytes(run.path("mixed.csv"), "1,2\n3,OOM\n");
+    run("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
+    CHECK(run("A = load(dir .. 'plain.csv', {header = false}) return size(A, 1), size(A, 2), A(2, 1), A(2, 2), A(3, "
+              "2)") == "3 2 -2.0 nan 400.0");
+    CHECK(run("return #notes") == "0");
+    CHECK(run("return #load(dir .. 'plain.csv'), #notes") == "2 1");
+    CHECK(run("return #load(dir .. 'plain.csv', {header = true}), #notes, notes[1]") ==
+          "2 2 " + run.path("plain.csv") +
+              ": its first line holds numbers alone, and was taken for the names of the columns; load(path, {header = "
+              "false}) gives a Tensor of all lines");
+    CHECK(run("load(dir .. 'mixed.csv', {header = false})") ==
+          "user:1: " + run.path("mixed.csv") +
+              ": row 2, column 2 is no number, expected numbers alone where header = false");
+}
+
 TEST_CASE("what a file gives is shown by print, and ~ is the home folder", "[files][lua]") {
     FileShell run;
     run("save(dir .. 'x.csv', {{N = 1, t = 0.5}}) save(dir .. 'x.npz', {a = ones(2)})");
@@ -344,7 +362,8 @@ TEST_CASE("load says in one sentence what is wrong with a file", "[files][lua]")
     CHECK(fault("r.safetensors") == expected("r.safetensors",
                                              "is cut off or not a .safetensors file: it says that its header has "
                                              "6510615555426900570 bytes, but only 10232 follow"));
-    CHECK(run("load(data .. 'f4_2x3.npy', {x = 1})") == "user:1: load: a file takes no second argument, got a table");
+    CHECK(run("load(data .. 'f4_2x3.npy', {x = 1})") ==
+          "user:1: load: a .npy file takes no second argument, got a table");
 }
 
 TEST_CASE("save says in one sentence what it cannot write", "[files][lua]") {

@@ -312,6 +312,11 @@ TEST_CASE("errors of a factorisation stay within the bound, layer by layer", "[l
               "16}} local later = m:predict(heldout:sub(1, 60)) m:reset() return "
               "math.abs(e.before.bits - now.bits) < 1e-3, math.abs(e.after.bits - later.bits) < 1e-3") == "true true");
     CHECK(lua("return tostring(e):find('nystrom') ~= nil, e:markdown():find('|') ~= nil") == "true true");
+    lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
+    CHECK(lua("m:attention{layers = {2}, with = 'favor+', options = {rank = 16}} local none = #notes "
+              "m:attention{layers = {2}, with = 'svd', options = {rank = 16}} m:reset() "
+              "return none, #notes, notes[1]:match('^[^:]*: its rows depend on later tokens')") ==
+          "0 1 svd: its rows depend on later tokens");
     CHECK(lua("return #m:attention_errors(heldout:sub(1, 60), {with = 'nystrom', options = {rank = 16}})") == "6");
     CHECK(lua("m:attention_errors('abc')") == "user:1: with: nothing, expected the name of a factorisation");
 }

@@ -372,6 +372,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"y = f(A, f(x), causal=true)", "f(A, f(x), {causal = true})"},
         {"all(A .> 0)", "gt(A, B)"},
         {"[A; A]", "cat(A, B, 1)"},
+        {"A = [1 2; 3 4]", "tensor{{1, 2}, {3, 4}}"},
         {"from fla.ops.gla import chunk_gla", "?chunk_gla says"},
         {"if 1 > 2 then f() else if 2 > 1 then f() end", "elseif"},
         {"A:mean(dim=1)", "mean(A, 1)"},
