@@ -2,8 +2,9 @@
 // prompt that answers. Keys, key sequences and halves of them, counts, texts in UTF-8 and what is none, pastes, pieces
 // of Lua and new sizes of the terminal arrive faster than they are read.
 //
-//   causeway-keys PROGRAM [--seconds S] [--sequences N] [--seed N]
+//   causeway-keys PROGRAM [--seconds S] [--sequences N] [--seed N] [--spare-readline]
 //
+// --spare-readline never types the end of a paste that has not begun, which ends GNU Readline 8.2 in a search.
 // Ends after S seconds (60) or N sequences, whichever is first. The last line counts sequences and faults; what was
 // typed since the shell last answered stands above it for each fault, in Lua's notation. Exit status 1 where there was
 // one.
@@ -25,6 +26,7 @@ struct Request {
     std::string program;
     long seconds = 60, sequences = 1L << 60;
     unsigned seed = std::random_device{}();
+    bool spares_readline = false;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -148,7 +150,7 @@ const std::vector<std::string> words{
 
 class Keys {
 public:
-    explicit Keys(unsigned seed) : generator_(seed) {}
+    Keys(unsigned seed, bool spares_readline) : generator_(seed), spares_readline_(spares_readline) {}
 
     std::size_t below(std::size_t n) { return generator_() % n; }
 
@@ -172,7 +174,10 @@ public:
 private:
     std::string key() {
         const std::size_t kind = below(100);
-        if (kind < 50) return words[below(words.size())];
+        if (kind < 50) {
+            const std::string word = words[below(words.size())];
+            return spares_readline_ && word == "\033[201~" ? "" : word;
+        }
         if (kind < 60) return "\033" + character();
         if (kind == 60) return "\004";  // ends the session on an empty line
         if (kind < 75) return control();
@@ -193,6 +198,7 @@ private:
     }
 
     std::mt19937 generator_;
+    bool spares_readline_;
 };
 
 std::string in_notation_of_lua(const std::string& keys) {
@@ -260,7 +266,7 @@ void run_session(const Request& request, Keys& keys, Clock::time_point end, Tota
 }
 
 int run(const Request& request) {
-    Keys keys(request.seed);
+    Keys keys(request.seed, request.spares_readline);
     Totals totals;
     const auto end = Clock::now() + std::chrono::seconds(request.seconds);
     while (Clock::now() < end && totals.sequences < request.sequences && totals.faults < most_faults)
@@ -281,6 +287,7 @@ int main(int argc, char** argv) {
         if (word == "--seconds") request.seconds = value();
         else if (word == "--sequences") request.sequences = value();
         else if (word == "--seed") request.seed = static_cast<unsigned>(value());
+        else if (word == "--spare-readline") request.spares_readline = true;
         else request.program = std::filesystem::absolute(word);  // which runs in a folder of its own
     }
     if (request.program.empty()) {
