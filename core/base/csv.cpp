@@ -15,6 +15,7 @@ namespace causeway::csv {
 namespace {
 
 constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
+constexpr std::string_view comment_mark = "# ";  // of a line that NumPy does not read, in front of the names
 
 bool is_utf16(std::string_view text) { return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"); }
 
@@ -129,16 +130,17 @@ bool is_of_numbers(const std::vector<Records::Field>& record) {
 }
 
 Reader::Reader(std::string_view text, std::string name, bool has_names) : records_(text, std::move(name)) {
+    const Records before = records_;
     if (!records_.next(record_))
         fail_as<IoError>(records_.name(), ": the file is empty, expected ",
                          has_names ? "a line with the names of the columns" : "rows of numbers");
-    has_read_row_ = !has_names;
     if (!has_names) {
+        records_ = before;
         for (std::size_t i = 1; i <= record_.size(); ++i) columns_.push_back(std::to_string(i));
         return;
     }
-    constexpr std::string_view comment = "# ";
-    if (!record_[0].in_quotes && record_[0].text.starts_with(comment)) record_[0].text.erase(0, comment.size());
+    if (!record_[0].in_quotes && record_[0].text.starts_with(comment_mark))
+        record_[0].text.erase(0, comment_mark.size());
     std::set<std::string_view> seen;
     columns_.reserve(record_.size());
     for (Records::Field& field : record_) columns_.push_back(std::move(field.text));
@@ -149,10 +151,9 @@ Reader::Reader(std::string_view text, std::string name, bool has_names) : record
 }
 
 bool Reader::next(std::vector<Cell>& row) {
-    while (!has_read_row_ && columns_.size() > 1 && records_.skip_empty_line()) {}
-    const std::size_t line = has_read_row_ ? 1 : records_.line();
-    if (!has_read_row_ && !records_.next(record_)) return false;
-    has_read_row_ = false;
+    while (columns_.size() > 1 && records_.skip_empty_line()) {}
+    const std::size_t line = records_.line();
+    if (!records_.next(record_)) return false;
     if (record_.size() != columns_.size()) {
         fail_as<IoError>(records_.name(), ": line ", line, " has ", record_.size(),
                          record_.size() == 1 ? " cell" : " cells", ", expected ", columns_.size(),
@@ -172,9 +173,9 @@ bool Reader::next(std::vector<Cell>& row) {
 void append_header(std::string& out, std::span<const std::string> columns) {
     for (std::size_t i = 0; i < columns.size(); ++i) {
         if (i > 0) out += ',';
-        append_text(
-            out, columns[i],
-            columns[i].starts_with(utf8_mark) || is_utf16(columns[i]) || columns[i].starts_with("# "));  // as it is
+        const bool has_mark =
+            columns[i].starts_with(utf8_mark) || is_utf16(columns[i]) || columns[i].starts_with(comment_mark);
+        append_text(out, columns[i], has_mark);  // which would be no part of the name without quotes
     }
     out += '\n';
 }

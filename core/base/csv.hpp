@@ -68,7 +68,6 @@ private:
     Records records_;
     std::vector<std::string> columns_;
     std::vector<Records::Field> record_;
-    bool has_read_row_ = false;  // record_ is the row that comes next
 };
 
 // Appends one line. Quotes are used where the cell would not read back otherwise.

@@ -142,14 +142,7 @@ causeway_status causeway_linear_attention_grad(const causeway_tensor* q, const c
         const auto result =
             linear_attention_grad(read("q", q), read("k", k), read("v", v), read("dO", dO),
                                   linear_options(c::read_options("options", options)), read_optional("dstate", dstate));
-        Outputs outputs;
-        outputs.add("dq", result.dq, wanted.dq);
-        outputs.add("dk", result.dk, wanted.dk);
-        outputs.add("dv", result.dv, wanted.dv);
-        outputs.add("dlog_decay", result.dlog_decay, wanted.dlog_decay);
-        outputs.add("dbeta", result.dbeta, wanted.dbeta);
-        outputs.add("dinitial", result.dstate, wanted.dinitial);
-        outputs.deliver();
+        c::deliver_gradients(Outputs(), result, wanted);
     });
 }
 

@@ -41,15 +41,7 @@ causeway_status causeway_general_linear_attention_grad(const causeway_tensor* q,
         const auto result = general_linear_attention_grad(read("q", q), read("k", k), read("v", v), read("dO", dO),
                                                           general_options(c::read_options("options", options)),
                                                           read_optional("dstate", dstate));
-        Outputs outputs;
-        outputs.add("dq", result.dq, wanted.dq);
-        outputs.add("dk", result.dk, wanted.dk);
-        outputs.add("dv", result.dv, wanted.dv);
-        outputs.add("da", result.da, wanted.da);
-        outputs.add("du", result.du, wanted.du);
-        outputs.add("dw", result.dw, wanted.dw);
-        outputs.add("dinitial", result.dstate, wanted.dinitial);
-        outputs.deliver();
+        c::deliver_gradients(Outputs(), result, wanted);
     });
 }
 

@@ -133,6 +133,29 @@ Options softmax_options(const causeway_softmax_options& o) {
     return options;
 }
 
+// Hands out the gradients that are wanted, of core or of gpu.
+template <class Results, class Gradient>
+void deliver_gradients(Results&& outputs, const Gradient& result, const causeway_linear_gradients& wanted) {
+    outputs.add("dq", result.dq, wanted.dq);
+    outputs.add("dk", result.dk, wanted.dk);
+    outputs.add("dv", result.dv, wanted.dv);
+    outputs.add("dlog_decay", result.dlog_decay, wanted.dlog_decay);
+    outputs.add("dbeta", result.dbeta, wanted.dbeta);
+    outputs.add("dinitial", result.dstate, wanted.dinitial);
+    outputs.deliver();
+}
+template <class Results, class Gradient>
+void deliver_gradients(Results&& outputs, const Gradient& result, const causeway_general_gradients& wanted) {
+    outputs.add("dq", result.dq, wanted.dq);
+    outputs.add("dk", result.dk, wanted.dk);
+    outputs.add("dv", result.dv, wanted.dv);
+    outputs.add("da", result.da, wanted.da);
+    outputs.add("du", result.du, wanted.du);
+    outputs.add("dw", result.dw, wanted.dw);
+    outputs.add("dinitial", result.dstate, wanted.dinitial);
+    outputs.deliver();
+}
+
 // Hands out what a call of whole sequences returned. States that were written in place, but could not be read where
 // they lie, are written back; `state` may then be NULL.
 template <class Result, class Given>

@@ -8,16 +8,9 @@
 #include "gpu/c/device.hpp"
 
 using namespace causeway;
-using c::check_wanted, c::guarded, c_gpu::Device, c_gpu::Outputs;
+using c::check_wanted, c::guarded, c_gpu::Device, c_gpu::Outputs, c_gpu::queued;
 
 namespace {
-
-// Options are made with the device's stream.
-template <class Options>
-Options queued(Options options, const Device& device) {
-    options.stream = device.stream();
-    return options;
-}
 
 gpu::ConvolutionOptions convolution_options(Device& device, const causeway_tensor* bias, const causeway_tensor* initial,
                                             const char* activation, const std::int64_t* cu_seqlens,

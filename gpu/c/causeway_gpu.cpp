@@ -14,27 +14,22 @@
 #include "gpu/softmax/softmax_attention.hpp"
 
 using namespace causeway;
-using c::check_wanted, c::guarded, c_gpu::Device, c_gpu::Outputs;
+using c::check_wanted, c::guarded, c_gpu::Device, c_gpu::Outputs, c_gpu::queued;
 
 namespace {
 
 gpu::CausalOptions causal_options(Device& device, const causeway_causal_options& given) {
-    auto options = c::causal_options<gpu::CausalOptions>(given, device.reader());
-    options.stream = device.stream();
-    return options;
+    return queued(c::causal_options<gpu::CausalOptions>(given, device.reader()), device);
 }
 
 gpu::LinearOptions linear_options(Device& device, const causeway_linear_options& given) {
     auto options = c::linear_options<gpu::LinearOptions>(given, device.reader());
     options.check_gates = false;  // it would wait for the stream
-    options.stream = device.stream();
-    return options;
+    return queued(options, device);
 }
 
 gpu::SoftmaxOptions softmax_options(const Device& device, const causeway_softmax_options* given) {
-    auto options = c::softmax_options<gpu::SoftmaxOptions>(c::read_options("options", given));
-    options.stream = device.stream();
-    return options;
+    return queued(c::softmax_options<gpu::SoftmaxOptions>(c::read_options("options", given)), device);
 }
 
 }  // namespace
@@ -111,14 +106,7 @@ causeway_status causeway_gpu_linear_attention_grad(const causeway_tensor* q, con
         const auto arriving = device.read_optional("dstate", dstate);
         const auto o = linear_options(device, c::read_options("options", options));
         const auto result = gpu::linear_attention_grad(tq, tk, tv, tdO, o, arriving);
-        Outputs outputs(device);
-        outputs.add("dq", result.dq, wanted.dq);
-        outputs.add("dk", result.dk, wanted.dk);
-        outputs.add("dv", result.dv, wanted.dv);
-        outputs.add("dlog_decay", result.dlog_decay, wanted.dlog_decay);
-        outputs.add("dbeta", result.dbeta, wanted.dbeta);
-        outputs.add("dinitial", result.dstate, wanted.dinitial);
-        outputs.deliver();
+        c::deliver_gradients(Outputs(device), result, wanted);
     });
 }
 

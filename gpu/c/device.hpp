@@ -69,6 +69,13 @@ private:
     int device_ = -1;
 };
 
+// Options of gpu with the stream of the call.
+template <class Options>
+Options queued(Options options, const Device& device) {
+    options.stream = device.stream();
+    return options;
+}
+
 // Results on their way to the caller: all are checked, and have what memory they need, before any is delivered.
 class Outputs {
 public:

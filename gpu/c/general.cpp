@@ -12,9 +12,7 @@ using c::check_wanted, c::guarded, c_gpu::Device, c_gpu::Outputs;
 namespace {
 
 gpu::GeneralOptions general_options(Device& device, const causeway_general_options& given) {
-    auto options = c::general_options<gpu::GeneralOptions>(given, device.reader());
-    options.stream = device.stream();
-    return options;
+    return c_gpu::queued(c::general_options<gpu::GeneralOptions>(given, device.reader()), device);
 }
 
 auto sizes_of(const gpu::Tensor& q, const gpu::Tensor& k, const gpu::Tensor& v, const gpu::GeneralOptions& o) {
@@ -51,15 +49,7 @@ causeway_status causeway_gpu_general_linear_attention_grad(const causeway_tensor
         const auto arriving = device.read_optional("dstate", dstate);
         const auto o = general_options(device, c::read_options("options", options));
         const auto result = gpu::general_linear_attention_grad(tq, tk, tv, tdO, o, arriving);
-        Outputs outputs(device);
-        outputs.add("dq", result.dq, wanted.dq);
-        outputs.add("dk", result.dk, wanted.dk);
-        outputs.add("dv", result.dv, wanted.dv);
-        outputs.add("da", result.da, wanted.da);
-        outputs.add("du", result.du, wanted.du);
-        outputs.add("dw", result.dw, wanted.dw);
-        outputs.add("dinitial", result.dstate, wanted.dinitial);
-        outputs.deliver();
+        c::deliver_gradients(Outputs(device), result, wanted);
     });
 }
 

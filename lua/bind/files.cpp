@@ -338,11 +338,9 @@ void note_numbers(lua_State* L, std::string_view text, const std::string& path) 
     csv::Records records(text, path);
     std::vector<csv::Records::Field> first;
     if (!records.next(first) || !csv::is_of_numbers(first)) return;
-    forget_note(L, "names that are numbers");
-    note_once(L, "names that are numbers",
-              path +
-                  ": its first line holds numbers alone, and was taken for the names of the columns; "
-                  "load(path, {header = false}) gives a Tensor of all lines");
+    note(L, path +
+                ": its first line holds numbers alone, and was taken for the names of the columns; "
+                "load(path, {header = false}) gives a Tensor of all lines");
 }
 
 int load_rows(lua_State* L, const std::string& path) {

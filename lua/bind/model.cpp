@@ -674,12 +674,9 @@ std::string name_at(lua_State* L, int index) {
 void note_future(lua_State* L, const std::string& name) {
     for (const lowrank::Method& method : lowrank::methods()) {
         if (method.name != name || !method.future) continue;
-        const std::string key = "future of " + name;
-        forget_note(L, key.c_str());
-        note_once(L, key.c_str(),
-                  name +
-                      ": its rows depend on later tokens, masked or not: m:bits_per_byte, m:predict and m:logits see "
-                      "what is to be predicted, m:attention_errors does not mind");
+        note(L, name +
+                    ": its rows depend on later tokens, masked or not: m:bits_per_byte, m:predict and m:logits see "
+                    "what is to be predicted, m:attention_errors does not mind");
     }
 }
 

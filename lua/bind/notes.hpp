@@ -13,7 +13,10 @@ bool noted(lua_State* L, const char* key);
 // Forgets that, so that it may be given again.
 void forget_note(lua_State* L, const char* key);
 
-// Gives it the note, unless it has got it (lua/lib/text.lua shows it).
+// Gives it a note (lua/lib/text.lua shows it).
+void note(lua_State* L, const std::string& text);
+
+// The same, unless it has got that of the key.
 void note_once(lua_State* L, const char* key, const std::string& text);
 
 }  // namespace causeway::lua

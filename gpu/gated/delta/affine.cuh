@@ -60,5 +60,20 @@ __device__ __forceinline__ void add_product(float (&x)[thread_columns], const Af
         for (int i = 0; i < 4; ++i) add_scaled(x, a[i], s, j + i, own);
     }
 }
+// x = A_n x, or A_nᵀ x: the matrix n of `count` is on its way, and load(n + 1) asks for the next one.
+template <bool transposed = false, int R, class Number, class Load>
+__device__ __forceinline__ void apply_matrix(float (&x)[thread_columns], AffineShared<R>& s, Number n, Number count,
+                                             int row, int own, Load&& load) {
+    put_rows(s, row, own, x);
+    if (n + 1 < count) {
+        load(n + 1);
+        cp_async_wait<1>();
+    } else {
+        cp_async_wait<0>();
+    }
+    __syncthreads();
+    add_product<transposed>(x, s, n % 2, row, own);
+    __syncthreads();
+}
 
 }  // namespace causeway::gpu::gated_delta

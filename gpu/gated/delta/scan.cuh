@@ -65,16 +65,7 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
     if constexpr (delta) load(1);
     for (uint32_t part = 1; part < sequence.parts(); ++part) {
         if constexpr (delta) {
-            put_rows(s.map, row, own, x);
-            if (part + 1 < sequence.parts()) {
-                load(part + 1);
-                cp_async_wait<1>();
-            } else {
-                cp_async_wait<0>();
-            }
-            __syncthreads();
-            add_product(x, s.map, part % 2, row, own);
-            __syncthreads();
+            apply_matrix(x, s.map, part, sequence.parts(), row, own, load);
         } else {
             const float a = gates_of(sequence, kv_bh, part, s.sums);
 #pragma unroll

@@ -29,16 +29,7 @@ __device__ __forceinline__ void scan(AffineShared<R>& s, const Part& p, float* s
     each(0, [&](int c, float& b) { x[c] = b; });
     if (last > 1) load(1);
     for (int n = 1; n < last; ++n) {
-        gated_delta::put_rows(s, row, own, x);
-        if (n + 1 < last) {
-            load(n + 1);
-            cp_async_wait<1>();
-        } else {
-            cp_async_wait<0>();
-        }
-        __syncthreads();
-        gated_delta::add_product<backwards>(x, s, n % 2, row, own);
-        __syncthreads();
+        gated_delta::apply_matrix<backwards>(x, s, n, last, row, own, load);
         each(n, [&](int c, float& b) { b = x[c] += b; });
     }
 }
