@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -25,7 +26,22 @@ pthread_t lua_thread;
 Patience patience_with_code = Patience::script;
 std::atomic<lua_State*> running{nullptr};
 std::atomic<int> presses{0};
-static_assert(std::atomic<lua_State*>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+std::atomic<long> counted_press{0};  // when, in milliseconds
+static_assert(std::atomic<lua_State*>::is_always_lock_free && std::atomic<int>::is_always_lock_free &&
+              std::atomic<long>::is_always_lock_free);
+
+// Counts a press of Ctrl-C during a step, at the prompt one every quarter of a second: a key that is held down is no
+// wish to leave.
+int count_press() {
+    constexpr long held_down_ms = 250;
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);  // a handler may call it
+    const long now = time.tv_sec * 1000 + time.tv_nsec / 1000000;
+    const bool counts = patience_with_code != Patience::shell || presses == 0 || now - counted_press >= held_down_ms;
+    if (!counts) return 0;
+    counted_press = now;
+    return ++presses;
+}
 
 void stop(lua_State* L, lua_Debug* event);
 
@@ -58,7 +74,7 @@ void on_interrupt(int signal) {
     interrupt::request();
     if (lua_State* L = running.load()) {
         stop_at_once(L);
-        const int n = ++presses;
+        const int n = count_press();
         const bool waits = patience_with_code == Patience::notebook;
         if (!waits && n >= (patience_with_code == Patience::script ? 2 : 5)) _exit(status_of_interrupt);
         if (!waits && n == 3) {

@@ -212,15 +212,15 @@ std::string in_notation_of_lua(const std::string& keys) {
 }
 
 // Whether Ctrl-C leads to a prompt that answers. The terminal drops what was typed before a Ctrl-C, so an answer that
-// does not come is asked for again, three times in a time in which any machine has given one.
+// does not come is asked for again: once soon, and three times in a time in which any machine has given one.
 bool answers(Terminal& terminal, long& asked) {
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < 5; ++i) {
         terminal.type("\003");
         if (i > 0 || !terminal.shows("causeway> ", std::chrono::milliseconds(500)))
             terminal.shows("causeway> ", std::chrono::seconds(2 * i));
         const long sum = 1000000 + ++asked;
         terminal.type(std::to_string(sum - 1) + "+1\r");
-        if (terminal.shows("\n" + std::to_string(sum) + "\n", std::chrono::seconds(10 * (i + 1)))) return true;
+        if (terminal.shows("\n" + std::to_string(sum) + "\n", std::chrono::seconds(i == 0 ? 1 : 10 * i))) return true;
     }
     return false;
 }

@@ -1,5 +1,6 @@
-// Lines from GNU Readline through its callback interface, which leaves signals and waiting to us. The only file that
-// knows Readline, whose licence, the GPL, is that of a program that is passed on with it.
+// Lines from GNU Readline by its plain call: of its callback interface a key in some thousands of random ones, arriving
+// faster than they are read, ended the shell (8.2). Signals and waiting stay ours. The only file that knows Readline,
+// whose licence, the GPL, is that of a program that is passed on with it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -40,28 +41,23 @@ public:
         rl_change_environment = 0;
         rl_bind_key('\t', complete_here);
         rl_getc_function = read_key;
-        // With callbacks readline 8.2 dies where the character that is searched for is Esc and another key follows at
-        // once.
-        for (const Keymap map : {emacs_standard_keymap, emacs_meta_keymap}) {
-            rl_unbind_function_in_map(rl_char_search, map);
-            rl_unbind_function_in_map(rl_backward_char_search, map);
-        }
+        rl_prep_term_function = prepare_terminal;
+        rl_deprep_term_function = restore_terminal;
         using_history();
         for (const auto& entry : history_.load()) add_history(entry.c_str());
     }
 
     Result read(const std::string& prompt, std::string& line) override {
         const Signals signals(*this);
-        done_ = ended_ = interruption_told_ = false;
-        rl_callback_handler_install(prompt.c_str(), take_line);
-        while (!done_ && wait_for_key()) rl_callback_read_char();
-        if (interrupt::requested()) return abandon();
-        if (ended_) {
+        interruption_told_ = false;
+        const std::unique_ptr<char, decltype(&std::free)> read(readline(prompt.c_str()), &std::free);
+        const bool interrupted = interrupt::requested();
+        if (interrupted || !read) {
             std::fputc('\n', stdout);
             std::fflush(stdout);
-            return Result::end;
+            return interrupted ? Result::interrupted : Result::end;
         }
-        line = line_;
+        line = read.get();
         return Result::line;
     }
 
@@ -69,14 +65,6 @@ private:
     // How often a key is repeated at most: nothing hears Ctrl-C meanwhile.
     static constexpr int largest_count = 1000;
     static inline ReadlineReader* reading_ = nullptr;  // readline's callbacks carry no context
-
-    static void take_line(char* line) {
-        rl_callback_handler_remove();
-        reading_->done_ = true;
-        reading_->ended_ = line == nullptr;
-        reading_->line_ = line ? line : "";
-        std::free(line);
-    }
 
     static int complete_here(int, int) {
         const Tab tab =
@@ -95,28 +83,46 @@ private:
         return 0;
     }
 
-    // After Ctrl-C readline gets a key that does nothing, and the end of the input where it asks on, as it does inside
-    // a paste.
+    // After Ctrl-C readline gives up the line where it asks for the next key. Where it asks for the rest of one, of a
+    // search or of a paste it gets a key that does nothing, and the end of the input if it asks on.
     static int read_key(FILE*) {
         rl_numeric_arg = std::clamp(rl_numeric_arg, -largest_count, largest_count);
         if (const int key = reading_->next_key(); key >= 0) return key;
         if (!interrupt::requested()) return EOF;
-        return std::exchange(reading_->interruption_told_, true) ? EOF : 0;
+        if (!RL_ISSTATE(RL_STATE_READCMD)) return std::exchange(reading_->interruption_told_, true) ? EOF : 0;
+        leave_line();
+        return READERR;
     }
 
-    // Ctrl-C: leaves the line as it stands on the screen, a search for it ended, and forgets it.
-    static Result abandon() {
-        rl_callback_sigcleanup();
+    // Leaves the line as it stands on the screen, and nothing of what was typed for the next one.
+    static void leave_line() {
         rl_point = rl_end;
         rl_redisplay();
         std::fputs("^C", rl_outstream);
-        std::fflush(rl_outstream);
+        rl_undo_list = nullptr;  // left behind: an entry of the history may hold it too, and readline frees both
         rl_free_line_state();
-        rl_eof_found = 0;  // which readline was told inside a paste
-        rl_callback_handler_remove();
-        std::fputc('\n', stdout);
-        std::fflush(stdout);
-        return Result::interrupted;
+    }
+
+    // The key behind it as it is (Ctrl-V): readline's own takes a Ctrl-C for such a key too.
+    static int insert_quoted(int count, int) {
+        const int key = rl_read_key();
+        return key < 0 ? 1 : rl_insert(count, key);
+    }
+
+    // Sets the keys of the terminal, which are bound anew each time, and those of ~/.inputrc to what we have instead.
+    static void prepare_terminal(int with_meta_key) {
+        rl_prep_terminal(with_meta_key);
+        for (const Keymap map : {emacs_standard_keymap, vi_insertion_keymap}) {
+            for (int key = 0; key < KEYMAP_SIZE; ++key) {
+                if (map[key].function == rl_quoted_insert) map[key].function = insert_quoted;
+            }
+        }
+    }
+
+    // Without the end of the line that readline writes after the end of the input on some terminals alone.
+    static void restore_terminal() {
+        rl_eof_found = 0;
+        rl_deprep_terminal();
     }
 
     void recall(const std::string& entry) override { add_history(entry.c_str()); }
@@ -127,8 +133,7 @@ private:
         rl_forced_update_display();
     }
 
-    bool done_ = false, ended_ = false, interruption_told_ = false;
-    std::string line_;
+    bool interruption_told_ = false;
 };
 
 }  // namespace
