@@ -9,7 +9,7 @@ if(NOT CAUSEWAY_EDITOR STREQUAL none)
   pkg_search_module(EDITOR_${CAUSEWAY_EDITOR} REQUIRED IMPORTED_TARGET ${CAUSEWAY_EDITOR})
   set(editor_library PkgConfig::EDITOR_${CAUSEWAY_EDITOR})
 endif()
-add_library(causeway_editor OBJECT lua/shell/editor/editor.cpp lua/shell/editor/tab.cpp lua/shell/editor/terminal.cpp
+add_library(causeway_editor OBJECT lua/shell/editor/apart.cpp lua/shell/editor/editor.cpp lua/shell/editor/tab.cpp lua/shell/editor/terminal.cpp
             lua/shell/editor/${CAUSEWAY_EDITOR}.cpp)
 target_link_libraries(causeway_editor PRIVATE causeway_flags ${editor_library})
 target_include_directories(causeway_editor PRIVATE ${PROJECT_SOURCE_DIR})

@@ -2,12 +2,15 @@
 // prompt that answers. Keys, key sequences and halves of them, counts, texts in UTF-8 and what is none, pastes, pieces
 // of Lua and new sizes of the terminal arrive faster than they are read.
 //
-//   causeway-keys PROGRAM [--seconds S] [--sequences N] [--seed N] [--spare-readline]
+//   causeway-keys PROGRAM [--seconds S] [--sequences N] [--seed N] [--at-once K]
 //
-// --spare-readline never types the end of a paste that has not begun, which ends GNU Readline 8.2 in a search.
-// Ends after S seconds (60) or N sequences, whichever is first. The last line counts sequences and faults; what was
-// typed since the shell last answered stands above it for each fault, in Lua's notation. Exit status 1 where there was
-// one.
+// Ends after S seconds (60) or N sequences in each of K processes (1), whichever is first. The last line counts
+// sequences, faults, and line editors that ended by themselves and were replaced; what was typed since the shell last
+// answered stands above it for each fault, in Lua's notation. Exit status 1 where there was one.
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -26,7 +29,7 @@ struct Request {
     std::string program;
     long seconds = 60, sequences = 1L << 60;
     unsigned seed = std::random_device{}();
-    bool spares_readline = false;
+    int at_once = 1;
 };
 
 using Clock = std::chrono::steady_clock;
@@ -150,7 +153,7 @@ const std::vector<std::string> words{
 
 class Keys {
 public:
-    Keys(unsigned seed, bool spares_readline) : generator_(seed), spares_readline_(spares_readline) {}
+    explicit Keys(unsigned seed) : generator_(seed) {}
 
     std::size_t below(std::size_t n) { return generator_() % n; }
 
@@ -174,10 +177,7 @@ public:
 private:
     std::string key() {
         const std::size_t kind = below(100);
-        if (kind < 50) {
-            const std::string word = words[below(words.size())];
-            return spares_readline_ && word == "\033[201~" ? "" : word;
-        }
+        if (kind < 50) return words[below(words.size())];
         if (kind < 60) return "\033" + character();
         if (kind == 60) return "\004";  // ends the session on an empty line
         if (kind < 75) return control();
@@ -198,7 +198,6 @@ private:
     }
 
     std::mt19937 generator_;
-    bool spares_readline_;
 };
 
 std::string in_notation_of_lua(const std::string& keys) {
@@ -226,9 +225,15 @@ bool answers(Terminal& terminal, long& asked) {
 }
 
 struct Totals {
-    long sequences = 0, sessions = 0;
+    long sequences = 0, sessions = 0, editors = 0;  // editors that were replaced
     int faults = 0;
 };
+
+long count(const std::string& text, const std::string& word) {
+    long n = 0;
+    for (auto at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+    return n;
+}
 
 // One session, up to its end or the first fault.
 void run_session(const Request& request, Keys& keys, Clock::time_point end, Totals& totals) {
@@ -238,6 +243,11 @@ void run_session(const Request& request, Keys& keys, Clock::time_point end, Tota
     ++totals.sessions;
     long asked = 0;
     std::string typed;
+    struct CountsAtEnd {
+        Terminal& terminal;
+        Totals& totals;
+        ~CountsAtEnd() { totals.editors += count(terminal.raw(), "another editor goes on"); }
+    } counts{terminal, totals};
     const auto fault = [&](const std::string& what) {
         ++totals.faults;
         const std::string& shown = terminal.raw();
@@ -265,15 +275,43 @@ void run_session(const Request& request, Keys& keys, Clock::time_point end, Tota
     }
 }
 
-int run(const Request& request) {
-    Keys keys(request.seed, request.spares_readline);
-    Totals totals;
+void run(const Request& request, Totals& totals) {
+    Keys keys(request.seed);
     const auto end = Clock::now() + std::chrono::seconds(request.seconds);
     while (Clock::now() < end && totals.sequences < request.sequences && totals.faults < most_faults)
         run_session(request, keys, end, totals);
-    std::printf("keys: seed %u, %ld sessions, %ld cases, %d faults\n", request.seed, totals.sessions, totals.sequences,
-                totals.faults);
-    return totals.faults == 0 ? 0 : 1;
+}
+
+// In as many processes as are asked for, each with the next seed.
+int run_at_once(Request request) {
+    const auto processes = static_cast<std::size_t>(request.at_once);
+    auto* const totals = static_cast<Totals*>(
+        mmap(nullptr, processes * sizeof(Totals), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    if (totals == MAP_FAILED) throw std::runtime_error("no memory");
+    const unsigned seed = request.seed;
+    for (std::size_t i = 0; i < processes; ++i, ++request.seed) {
+        if (fork() != 0) continue;
+        int status = 0;
+        try {
+            run(request, totals[i]);
+        } catch (const std::exception& error) {
+            std::fprintf(stderr, "causeway-keys: %s: %s\n", request.program.c_str(), error.what());
+            status = 2;
+        }
+        std::_Exit(status);
+    }
+    bool failed = false;
+    for (int status; wait(&status) > 0;) failed = failed || status != 0;
+    Totals sum;
+    for (std::size_t i = 0; i < processes; ++i) {
+        sum.sequences += totals[i].sequences;
+        sum.sessions += totals[i].sessions;
+        sum.editors += totals[i].editors;
+        sum.faults += totals[i].faults;
+    }
+    std::printf("keys: seed %u, %ld sessions, %ld editors replaced, %ld cases, %d faults\n", seed, sum.sessions,
+                sum.editors, sum.sequences, sum.faults);
+    return failed ? 2 : sum.faults == 0 ? 0 : 1;
 }
 
 }  // namespace
@@ -287,15 +325,17 @@ int main(int argc, char** argv) {
         if (word == "--seconds") request.seconds = value();
         else if (word == "--sequences") request.sequences = value();
         else if (word == "--seed") request.seed = static_cast<unsigned>(value());
-        else if (word == "--spare-readline") request.spares_readline = true;
+        else if (word == "--at-once") request.at_once = static_cast<int>(value());
         else request.program = std::filesystem::absolute(word);  // which runs in a folder of its own
     }
-    if (request.program.empty()) {
-        std::fprintf(stderr, "causeway-keys: expected a program whose shell is typed to, as in build/causeway\n");
+    if (request.program.empty() || request.at_once < 1) {
+        std::fprintf(
+            stderr,
+            "causeway-keys: expected a program whose shell is typed to, as in build/causeway, and 1 or more at once\n");
         return 2;
     }
     try {
-        return causeway::testing::run(request);
+        return causeway::testing::run_at_once(request);
     } catch (const std::exception& error) {
         std::fprintf(stderr, "causeway-keys: %s: %s\n", request.program.c_str(), error.what());
         return 2;

@@ -60,10 +60,10 @@ local runs = {
     command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", gpu = true,
     needs = "$BUILD/tests/causeway-gpu-tests" },
   { name = "keys", what = "sequences of keys at the prompt, with libedit", read = in_words,
-    command = "$BUILD/tests/causeway-keys --seconds $SECONDS $BUILD/tests/causeway-with-libedit",
+    command = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS $BUILD/tests/causeway-with-libedit",
     needs = "$BUILD/tests/causeway-with-libedit" },
   { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
-    command = "$BUILD/tests/causeway-keys --seconds $SECONDS $BUILD/causeway" },
+    command = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS $BUILD/causeway" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }

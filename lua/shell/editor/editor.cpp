@@ -9,9 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <utility>
 
 #include "core/base/interrupt.hpp"
+#include "lua/shell/editor/apart.hpp"
 
 namespace causeway::lua {
 namespace {
@@ -64,11 +64,11 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LineReader> open_line_reader(Completer completer) {
+std::unique_ptr<LineReader> open_line_reader(const Completer& completer) {
     const char* term = std::getenv("TERM");
     const bool dumb = !term || !*term || std::strcmp(term, "dumb") == 0;
     std::unique_ptr<LineReader> editor;
-    if (!dumb && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) editor = open_line_editor(std::move(completer));
+    if (!dumb && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) editor = open_line_editor_apart(completer);
     return editor ? std::move(editor) : std::make_unique<PlainReader>();
 }
 

@@ -43,8 +43,8 @@ void list_candidates(const std::vector<std::string>& words, int width) {
 
 class LibeditReader : public TerminalReader {
 public:
-    explicit LibeditReader(Completer completer)
-        : TerminalReader(std::move(completer)),
+    explicit LibeditReader(Host host)
+        : TerminalReader(std::move(host)),
           editor_(el_init("causeway", stdin, stdout, stderr)),
           entries_(history_init()) {
         HistEvent event;
@@ -136,7 +136,7 @@ private:
     static unsigned char complete_here(EditLine* editor, int) try {
         const LineInfo* line = el_line(editor);
         const std::string before(line->buffer, line->cursor);
-        const Tab tab = press_tab(self(editor).completer_, before);
+        const Tab tab = press_tab(self(editor).host_.completer, before);
         if (tab.inserts) {
             el_deletestr(editor, characters(before.substr(tab.begin)));
             el_insertstr(editor, tab.text.c_str());
@@ -192,8 +192,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LineReader> open_line_editor(Completer completer) {
-    return std::make_unique<LibeditReader>(std::move(completer));
-}
+std::unique_ptr<LineReader> open_line_editor(Host host) { return std::make_unique<LibeditReader>(std::move(host)); }
 
 }  // namespace causeway::lua

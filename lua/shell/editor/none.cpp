@@ -3,6 +3,6 @@
 
 namespace causeway::lua {
 
-std::unique_ptr<LineReader> open_line_editor(Completer) { return nullptr; }
+std::unique_ptr<LineReader> open_line_editor(Host) { return nullptr; }
 
 }  // namespace causeway::lua

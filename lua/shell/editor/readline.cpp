@@ -33,7 +33,7 @@ void list_candidates(const std::vector<std::string>& words) {
 
 class ReadlineReader : public TerminalReader {
 public:
-    explicit ReadlineReader(Completer completer) : TerminalReader(std::move(completer)) {
+    explicit ReadlineReader(Host host) : TerminalReader(std::move(host)) {
         reading_ = this;
         rl_readline_name = "causeway";
         rl_catch_signals = 0;
@@ -68,7 +68,7 @@ private:
 
     static int complete_here(int, int) {
         const Tab tab =
-            press_tab(reading_->completer_, std::string(rl_line_buffer, static_cast<std::size_t>(rl_point)));
+            press_tab(reading_->host_.completer, std::string(rl_line_buffer, static_cast<std::size_t>(rl_point)));
         if (tab.inserts) {
             rl_begin_undo_group();
             rl_delete_text(static_cast<int>(tab.begin), rl_point);
@@ -112,7 +112,7 @@ private:
     // Sets the keys of the terminal, which are bound anew each time, and those of ~/.inputrc to what we have instead.
     static void prepare_terminal(int with_meta_key) {
         rl_prep_terminal(with_meta_key);
-        for (const Keymap map : {emacs_standard_keymap, vi_insertion_keymap}) {
+        for (const Keymap map : {emacs_standard_keymap, vi_insertion_keymap, vi_movement_keymap}) {
             for (int key = 0; key < KEYMAP_SIZE; ++key) {
                 if (map[key].function == rl_quoted_insert) map[key].function = insert_quoted;
             }
@@ -129,7 +129,7 @@ private:
     void resize() override { rl_resize_terminal(); }
     void give_terminal_back() override { rl_deprep_terminal(); }
     void take_terminal() override {
-        rl_prep_terminal(1);
+        prepare_terminal(1);
         rl_forced_update_display();
     }
 
@@ -138,8 +138,6 @@ private:
 
 }  // namespace
 
-std::unique_ptr<LineReader> open_line_editor(Completer completer) {
-    return std::make_unique<ReadlineReader>(std::move(completer));
-}
+std::unique_ptr<LineReader> open_line_editor(Host host) { return std::make_unique<ReadlineReader>(std::move(host)); }
 
 }  // namespace causeway::lua

@@ -20,8 +20,20 @@ void on_pause(int) { asked_to_pause = 1; }
 
 }  // namespace
 
-TerminalReader::TerminalReader(Completer completer)
-    : completer_(std::move(completer)),
+void stop_process(const sigset_t& outside) {
+    struct sigaction ours, usual{};
+    usual.sa_handler = SIG_DFL;
+    sigemptyset(&usual.sa_mask);
+    sigaction(SIGTSTP, &usual, &ours);
+    sigset_t blocked;
+    ::raise(SIGTSTP);
+    pthread_sigmask(SIG_SETMASK, &outside, &blocked);  // stops here
+    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
+    sigaction(SIGTSTP, &ours, nullptr);
+}
+
+TerminalReader::TerminalReader(Host host)
+    : host_(std::move(host)),
       // Opened anew: not to wait is a property of the open file, which stdin shares with whoever started us.
       keys_(open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {}
 
@@ -36,13 +48,17 @@ void TerminalReader::remember(const std::string& entry) {
 
 bool TerminalReader::wait_for_key() {
     for (;;) {
-        pollfd input{STDIN_FILENO, POLLIN, 0};
-        const int ready = interrupt::requested() ? -1 : ppoll(&input, 1, nullptr, &outside_);
+        pollfd input[]{{STDIN_FILENO, POLLIN, 0}, {host_.session, 0, 0}};
+        const int ready = interrupt::requested() ? -1 : ppoll(input, 2, nullptr, &outside_);
+        sigset_t inside;  // where a key is there too, ppoll() leaves a signal pending
+        pthread_sigmask(SIG_SETMASK, &outside_, &inside);
+        pthread_sigmask(SIG_SETMASK, &inside, nullptr);
         if (interrupt::requested()) return false;
         if (resized) resize();
         resized = 0;
         if (asked_to_pause) pause_program();
         asked_to_pause = 0;
+        if (ready > 0 && input[1].revents) leave_without_session();
         if (ready > 0) return true;
     }
 }
@@ -62,16 +78,14 @@ int TerminalReader::next_key() {
 // Ctrl-Z: gives the terminal back as it was, stops, and goes on with the same line.
 void TerminalReader::pause_program() {
     give_terminal_back();
-    struct sigaction ours, usual{};
-    usual.sa_handler = SIG_DFL;
-    sigemptyset(&usual.sa_mask);
-    sigaction(SIGTSTP, &usual, &ours);
-    sigset_t blocked;
-    ::raise(SIGTSTP);
-    pthread_sigmask(SIG_SETMASK, &outside_, &blocked);  // stops here
-    pthread_sigmask(SIG_SETMASK, &blocked, nullptr);
-    sigaction(SIGTSTP, &ours, nullptr);
+    if (host_.pause) host_.pause();
+    else stop_process(outside_);
     take_terminal();
+}
+
+void TerminalReader::leave_without_session() {
+    give_terminal_back();
+    _exit(0);
 }
 
 TerminalReader::Signals::Signals(TerminalReader& reader) : reader_(reader) {

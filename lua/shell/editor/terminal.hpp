@@ -10,12 +10,15 @@
 
 namespace causeway::lua {
 
+// Stops the process as Ctrl-Z does, with the signals outside of an editor, and returns when it goes on.
+void stop_process(const sigset_t& outside);
+
 class TerminalReader : public LineReader {
 public:
     void remember(const std::string& entry) override;
 
 protected:
-    explicit TerminalReader(Completer completer);
+    explicit TerminalReader(Host host);
     ~TerminalReader() override;
 
     // While a line is read: signals arrive only while we wait, and those of the terminal are ours.
@@ -41,11 +44,12 @@ protected:
     virtual void give_terminal_back() = 0;              // as it was, before the program stops
     virtual void take_terminal() = 0;                   // and shows the line again
 
-    Completer completer_;
+    Host host_;
     History history_;
 
 private:
     void pause_program();
+    [[noreturn]] void leave_without_session();
 
     sigset_t outside_;  // the signal mask while we wait
     int keys_;          // where keys are read without waiting

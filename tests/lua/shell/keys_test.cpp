@@ -1,5 +1,5 @@
 // No sequence of keys ends the shell or takes it where Ctrl-C does not help: a sample of what causeway-keys tries
-// (tests/keys/main.cpp), with each editor, but for what is known to end GNU Readline (docs/reliability.md).
+// (tests/keys/main.cpp), with each editor.
 #include "core/tensor/random.hpp"
 #include "tests/faults/sample.hpp"
 
@@ -7,8 +7,7 @@ TEST_CASE("no sequence of keys ends the shell: a sample", "[lua][shell][keys]") 
     const std::string seed = std::to_string(causeway::random::seed() % 1000000);
     for (const std::string& program : {program_path(), program_with_libedit()}) {
         if (!program.empty())
-            causeway::test::run_sample("causeway-keys",
-                                       "--spare-readline --sequences 1000 --seconds 20 --seed " + seed + " " + program,
+            causeway::test::run_sample("causeway-keys", "--sequences 1000 --seconds 20 --seed " + seed + " " + program,
                                        "tests of keys at the prompt");
     }
 }

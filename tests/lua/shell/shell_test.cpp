@@ -183,8 +183,7 @@ TEST_CASE("Ctrl-C is heard right behind other keys", "[lua][shell][interrupt]") 
     const std::string locale = GENERATE("C", "C.UTF-8");  // readline draws differently
     const std::string program = with_each_editor();
     CAPTURE(locale, program);
-    // No look for leaks: readline forgets some bytes of a quoted key or a count that ends in Ctrl-C.
-    Session shell(program, {"NO_COLOR=1", "LC_ALL=" + locale, "ASAN_OPTIONS=detect_leaks=0"});
+    Session shell(program, {"NO_COLOR=1", "LC_ALL=" + locale});
     const char* keys[] = {"",      "a",      "word", "\033", "\033[", "\022ab", "\026", "\033[200~pasted",
                           "\0335", "\"\xc3", "\030"};
     for (int round = 0; round < 10; ++round) {
@@ -198,6 +197,51 @@ TEST_CASE("Ctrl-C is heard right behind other keys", "[lua][shell][interrupt]") 
             REQUIRE(shell.answer("'heard'") == "\"heard\"\n");
         }
     }
+    shell.leave();
+}
+
+// A signal and a key that arrive at once: poll() tells of the key.
+TEST_CASE("Ctrl-C is heard right before other keys", "[lua][shell][interrupt]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program);
+    for (int round = 0; round < 50; ++round) {
+        INFO("round " << round);
+        shell.terminal.enter("x = [[");
+        shell.terminal.wait_for("        > ");
+        shell.terminal.type(std::string(ctrl_c) + "'heard'\r");
+        REQUIRE_NOTHROW(shell.terminal.wait_for("\n\"heard\"\n"));
+        REQUIRE_NOTHROW(shell.terminal.wait_for_prompt());
+    }
+    shell.leave();
+}
+
+TEST_CASE("a line editor that ends, or no longer answers, is replaced and the session goes on",
+          "[lua][shell][interrupt]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    Session shell(program, {"NO_COLOR=1", "ASAN_OPTIONS=handle_segv=0"});
+    const std::string ended =
+        "(the line editor ended: Segmentation fault; the line is lost, and another editor goes on)\n";
+    // The first child of the shell; the command itself is a later one.
+    const std::string editor = "$(cut -d' ' -f1 /proc/$PPID/task/$PPID/children)";
+    CHECK(shell.answer("kept = 42") == "");
+    shell.terminal.enter(";kill -SEGV " + editor);
+    shell.terminal.wait_for(ended);
+    shell.terminal.wait_for_prompt();
+    CHECK(shell.answer("kept") == "42\n");
+    CHECK(shell.answer(";(sleep 0.5; kill -SEGV " + editor + ") &") == "");
+    shell.terminal.type("half a line");
+    shell.terminal.wait_for(ended);
+    shell.terminal.wait_for_prompt();
+    CHECK(shell.answer("kept") == "42\n");
+    shell.terminal.enter(";kill -STOP " + editor);
+    shell.terminal.wait_for("-STOP " + editor + "\n");
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it is stopped, and waited for
+    shell.terminal.type(ctrl_c);
+    shell.terminal.wait_for("(the line editor did not answer Ctrl-C; the line is lost, and another editor goes on)\n");
+    shell.terminal.wait_for_prompt();
+    CHECK(shell.answer("kept") == "42\n");
     shell.leave();
 }
 
