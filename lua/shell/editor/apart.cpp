@@ -175,17 +175,8 @@ public:
     Result read(const std::string& prompt, std::string& line) override {
         if (!has_editor()) start();
         if (here_) return here_->read(prompt, line);
-        interrupt::clear();
-        std::fflush(stdout);
-        std::clearerr(stdout);  // a write that Ctrl-C cut short
-        const Signals signals;
-        std::optional<Message> answer;
-        if (channel_->send(Kind::read, prompt)) answer = wait_for_answer(signals);
-        interrupt::clear();
-        if (!answer) {
-            replace();
-            return Result::interrupted;
-        }
+        std::optional<Message> answer = ask(Kind::read, prompt);
+        if (!answer) return Result::interrupted;
         line = std::move(answer->text);
         return answer->kind == Kind::line  ? Result::line
                : answer->kind == Kind::end ? Result::end
@@ -194,12 +185,24 @@ public:
 
     void remember(const std::string& entry) override {
         if (here_) return here_->remember(entry);
-        std::fflush(stdout);
-        if (child_ > 0 && (!channel_->send(Kind::remember, entry) || !channel_->receive())) replace();
+        if (child_ > 0) ask(Kind::remember, entry);
     }
 
 private:
     static constexpr std::chrono::seconds patience_after_interrupt{5};
+
+    // Empty where the editor has not answered, and was replaced.
+    std::optional<Message> ask(Kind kind, const std::string& text) {
+        std::fflush(stdout);
+        std::clearerr(stdout);  // a write that Ctrl-C cut short
+        interrupt::clear();
+        const Signals signals;
+        std::optional<Message> answer;
+        if (channel_->send(kind, text)) answer = wait_for_answer(signals);
+        interrupt::clear();
+        if (!answer) replace();
+        return answer;
+    }
 
     // What the editor answers at last: what it asks for meanwhile is given to it. Empty where it has ended, or has not
     // answered a Ctrl-C in time.
