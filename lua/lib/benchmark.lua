@@ -1,5 +1,5 @@
--- Methods of causal linear attention against each other, and what benchmark_update has in common with that: first right,
--- then fast.
+-- Methods of causal linear attention against each other, and what benchmark_update has in common with that: first
+-- right, then fast.
 local causeway = ...
 
 local raise, noun = causeway._raise, causeway._noun
@@ -8,11 +8,11 @@ local raise, noun = causeway._raise, causeway._noun
 local tolerances = { Float64 = 1e-10, Float32 = 1e-3, Float16 = 2e-2, BFloat16 = 1e-1 }
 local dtypes = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "bf16" }
 local element_bytes = { Float64 = 8, Float32 = 4, Float16 = 2, BFloat16 = 2 }
--- Where nothing else is asked for, a cell is the mean of so many calls; of slow ones as many as take about a second, but
--- a few.
+-- Where nothing else is asked for, a cell is the mean of so many calls; of slow ones as many as take about a second,
+-- but a few.
 local usual_repeats, fewest_repeats, usual_seconds = 15, 3, 1
--- Lengths where nothing else is asked for; the longest is not among those of all methods beside each other, of which the
--- slowest take seconds a call there.
+-- Lengths where nothing else is asked for; the longest is not among those of all methods beside each other, of which
+-- the slowest take seconds a call there.
 local usual_lengths, lengths_of_all = { 128, 512, 2048, 8192 }, { 128, 512, 2048 }
 local longest_vanilla = 1024 -- longer oracles use the row-based definition: the same sum, in time linear in N
 
@@ -216,7 +216,7 @@ end
 
 local function number_of_error(x) return causeway.number_text(x, 2) end
 
---- The table of the leet document: a line a method (or an update in a mode), a column a length; on one length of the user's inputs also how far
+--- The table of the leet document: a line a method, a column a length; on one length of the user's inputs also how far
 --- each method is from the reference, and its memory.
 function Benchmark:table()
   local columns, lines, by_method, fastest = table.move(self.keys, 1, #self.keys, 1, {}), {}, {}, {}
@@ -522,7 +522,8 @@ local function row_of_error(message)
   local status = causeway._status_of_error(message)
   if status then return { status = status } end
   local hint = type(message) == "string" and causeway._hint(message)
-  return { status = "error", message = tostring(message) .. (hint and " (" .. hint .. ")" or "") }
+  return { status = "error",
+    message = causeway._without_position(tostring(message)) .. (hint and " (" .. hint .. ")" or "") }
 end
 
 -- Appends a row for every length and candidate.
