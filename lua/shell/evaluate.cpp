@@ -207,9 +207,10 @@ bool is_called_by_name(lua_State* L, int index, const std::string& name) {
     return same;
 }
 
-// Called with the values as arguments and `show` as upvalue: keeps the first value as `ans` and shows them all.
+// Called with the values as arguments and as upvalues `show` and whether the entry is a name: keeps the first value as
+// `ans` and shows them all. A name asks for its value even where the entry has written it to a file.
 int finish(lua_State* L) {
-    const bool show = lua_toboolean(L, lua_upvalueindex(1));
+    const bool show = lua_toboolean(L, lua_upvalueindex(1)), is_name = lua_toboolean(L, lua_upvalueindex(2));
     const int n = lua_gettop(L);
     lua_pushglobaltable(L);
     lua_pushliteral(L, "ans");
@@ -219,7 +220,9 @@ int finish(lua_State* L) {
     // All are made before the first is shown: where memory runs out, the call may be made once more.
     std::vector<Rich> values;
     for (int i = 1; show && i <= n; ++i) {
-        if (!shown_in_entry(L, i)) values.push_back(rich(L, i));
+        const std::string instead = shown_in_place(L, i);
+        if (!instead.empty() && !is_name) values.push_back({instead, {}, {}});
+        else if (!instead.empty() || !shown_in_entry(L, i)) values.push_back(rich(L, i));
     }
     for (const Rich& value : values) display(L).result(value);
     return 0;
@@ -356,7 +359,8 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     }
     if (is_called_by_name(L, base + 1, bare)) return call(L, n - 1, 0);
     lua_pushboolean(L, !hides_value(piece.text) && !expanded.ends_in_show);
-    lua_pushcclosure(L, guarded<finish>, 1);
+    lua_pushboolean(L, !bare.empty());
+    lua_pushcclosure(L, guarded<finish>, 2);
     lua_insert(L, base + 1);
     return call(L, n, 0);
 }

@@ -91,6 +91,30 @@ TEST_CASE("where an error is in an entry is told by the line that stands there",
     CHECK(told("x = 1\ny = = 2").starts_with("input[18]:2: unexpected symbol"));
 }
 
+TEST_CASE("what an entry has written to a file is told by the path, not shown once more", "[lua][evaluate]") {
+    Session session;
+    const causeway::testing::TemporaryFolder folder;
+    const std::string table = folder / "a.csv", page = folder / "a.md";
+    session("t = text_table({{column = 1}})");
+    CHECK(session("t:save('" + table + "')") == "saved as " + table + "\n");
+    CHECK(session("ans == t") == "true\n");
+    CHECK(session("t:save('" + table + "'):save('" + page + "')") == "saved as " + table + "\nsaved as " + page + "\n");
+    CHECK(session("t:save('" + table + "');") == "");
+    CHECK(session("u = t:save('" + table + "')") == "");
+    CHECK(contains(session("t"), "column"));
+    CHECK(contains(session("t:save('" + table + "'); t"), "column"));
+    CHECK(session("show_table{{N = 1}}:save('" + table + "')").ends_with("saved as " + table + "\n"));
+    CHECK(session("sweep{grid = {N = {1}}, run = function() return 1 end}:save('" + table + "')") ==
+          "saved as " + table + "\n");
+    CHECK(session("b = benchmark_method('fleet', {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false}); "
+                  "b:save('" +
+                  table + "')") == "saved as " + table + "\n");
+    const std::string picture = folder / "a.svg";
+    CHECK(session("p = plot({1, 2}); p:save('" + picture + "')") == "saved as " + picture + "\n");
+    CHECK(contains(session("plot({1, 2}, {save = '" + picture + "'})"), "⠀") == contains(session("plot({1, 2})"), "⠀"));
+    CHECK(count(session("plot({1, 2}, {save = '" + picture + "'})"), "saved as") == 0);
+}
+
 TEST_CASE("a path of load that is nearly right has a hint at what is there", "[lua][evaluate]") {
     Session session;
     const causeway::testing::TemporaryFolder folder;
