@@ -97,6 +97,7 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
                  "{rank = 16})",
                  "lowrank_error(q, k, B, C, {v = v})",
                  "lowrank_error(q, k, B, C, {v = v}):table()",
+                 "{w = 1000 / 3 * ones(3, 3), one_more_name_that_is_long = -ones(9) / 3, {a = -ones(3, 3) / 3}}",
                  "check_bound()",
                  "check_bound('H11')",
                  "check_bound('B7', {B = q, C = k, V = v})",
