@@ -93,5 +93,6 @@ end
 -- What Tab completes.
 local built_in = {}
 for i, m in ipairs(causeway.method_list()) do built_in[i] = m.name end
+causeway._options.benchmark_method[1], causeway._options.benchmark_method.methods = built_in, built_in
 causeway._options.cost = { built_in, N = true, r = true, d = true, block = true, normalize = true, decay = true }
 causeway._options.crossover = { r = true, d = true, block = true, normalize = true, tiles = { "dense", "triangular" } }
