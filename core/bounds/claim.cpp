@@ -34,16 +34,18 @@ std::size_t kind_of_form(const std::string& form) {
     return form == "text" ? 3 : 1;
 }
 
-// Letters of the other case are what is mixed up most: v for V.
+// Letters of the other case are what is mixed up most: v for V. "" where nothing is near.
 std::string nearest_of(const std::string& name, const std::vector<std::string>& names) {
     const auto same = [](char a, char b) { return std::tolower(a) == std::tolower(b); };
     for (const std::string& other : names)
         if (std::equal(name.begin(), name.end(), other.begin(), other.end(), same))
             return sentence(" (did you mean ", in_quotes(other), "?)");
-    if (std::string near = did_you_mean(name, names); !near.empty()) return near;
-    std::string list;
-    for (const std::string& other : names) list += (list.empty() ? ", expected " : ", ") + other;
-    return list;
+    return did_you_mean(name, names);
+}
+
+// "; F9 takes k [C, r], beta [C], optional a [C]" behind what is wrong with one of several inputs.
+std::string all_of(const Claim& claim) {
+    return claim.inputs.size() > 1 ? sentence("; ", claim.id, " takes ", inputs_text(claim)) : "";
 }
 
 bool all_are_finite(const Tensor& x) {
@@ -54,27 +56,45 @@ bool all_are_finite(const Tensor& x) {
 
 }  // namespace
 
+std::string inputs_text(const Claim& claim) {
+    std::string out;
+    bool optional = false;
+    for (std::size_t i = 0; i < claim.inputs.size(); ++i) {
+        const Input& input = claim.inputs[i];
+        if (!out.empty()) out += ", ";
+        if (input.optional && !optional) out += "optional ";
+        optional = input.optional;
+        out += input.name;
+        const bool shared = i + 1 < claim.inputs.size() && claim.inputs[i + 1].form == input.form &&
+                            claim.inputs[i + 1].optional == input.optional;
+        if (!shared) out += is_tensor_form(input.form) ? " " + input.form : " (" + input.form + ")";
+    }
+    return out;
+}
+
 Given::Given(const Claim& claim, const Values& values) : values_(values) {
-    const std::string where = claim.id + ": ";
+    const std::string where = claim.id + ": ", all = all_of(claim);
     std::vector<std::string> names;
     for (const Input& input : claim.inputs) names.push_back(input.name);
     for (const auto& [name, value] : values)
         if (std::find(names.begin(), names.end(), name) == names.end())
-            fail(where, "has no input ", in_quotes(name), nearest_of(name, names));
+            fail(where, "has no input ", in_quotes(name), nearest_of(name, names),
+                 all.empty() ? ", expected " + inputs_text(claim) : all);
     for (const Input& input : claim.inputs) {
         const auto at = values_.find(input.name);
         if (at == values_.end()) {
-            if (!input.optional) fail(where, input.name, ": missing, expected ", input.text, ", ", input.form);
+            if (!input.optional) fail(where, input.name, ": missing, expected ", input.text, ", ", input.form, all);
             continue;
         }
         if (at->second.index() != kind_of_form(input.form))
-            fail(where, input.name, ": got ", kind_of_value(at->second), ", expected ", input.text, ", ", input.form);
+            fail(where, input.name, ": got ", kind_of_value(at->second), ", expected ", input.text, ", ", input.form,
+                 all);
         if (const Tensor* x = std::get_if<Tensor>(&at->second)) {
             if (x->dtype() == DType::f64) type_ = DType::f64;
             try {
                 check_form(input, *x);
             } catch (const Error& error) {
-                fail(where, error.what());
+                fail(where, error.what(), all);
             }
             if (not_finite_.empty() && !all_are_finite(*x)) not_finite_ = input.name;
         } else if (const double* number = std::get_if<double>(&at->second)) {

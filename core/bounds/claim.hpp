@@ -96,6 +96,9 @@ struct Claim {
     std::string terms = {};  // what the letters in the statement and in what its rows say mean, where they have some
 };
 
+// Its inputs with their forms: "q, k [..., N, r], v [..., N, d], optional chunk (whole number)".
+std::string inputs_text(const Claim&);
+
 // All that can be checked, in order of ids.
 const std::vector<Claim>& claims();
 

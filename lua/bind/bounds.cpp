@@ -9,7 +9,7 @@
 namespace causeway::lua {
 namespace {
 
-// _claims() -> {{id, statement, proof, source, terms, inputs = {{name, form, text, optional}}}}
+// _claims() -> {{id, statement, proof, source, terms, takes, inputs = {{name, form, text, optional}}}}
 int list_of_claims(lua_State* L) {
     lua_newtable(L);
     lua_Integer n = 0;
@@ -20,6 +20,7 @@ int list_of_claims(lua_State* L) {
         set_field(L, "proof", claim.proof);
         set_field(L, "source", claim.source);
         set_field(L, "terms", claim.terms);
+        set_field(L, "takes", bounds::inputs_text(claim));
         lua_newtable(L);
         lua_Integer i = 0;
         for (const bounds::Input& input : claim.inputs) {
@@ -43,11 +44,11 @@ bounds::Values values_of(lua_State* L, int index, const bounds::Claim& claim) {
         out.emplace(claim.inputs.front().name, check_tensor(L, index, "inputs"));
         return out;
     }
-    if (!lua_istable(L, index)) fail("inputs: expected a table of name = value, got a ", type_name(L, index));
+    const auto takes = [&] { return sentence("; ", claim.id, " takes ", bounds::inputs_text(claim)); };
+    if (!lua_istable(L, index)) fail("inputs: expected a table of name = value, got a ", type_name(L, index), takes());
     for (lua_pushnil(L); lua_next(L, index); lua_pop(L, 1)) {
         if (lua_type(L, -2) != LUA_TSTRING)
-            fail("inputs: expected a table of name = value, got the key ", luaL_tolstring(L, -2, nullptr),
-                 "; check_bound(claim) lists the names");
+            fail("inputs: expected a table of name = value, got the key ", luaL_tolstring(L, -2, nullptr), takes());
         const std::string name = check_string(L, -2, "name");
         switch (lua_type(L, -1)) {
             case LUA_TNUMBER: out.emplace(name, lua_tonumber(L, -1)); break;

@@ -920,7 +920,7 @@ Model model_on(const std::string& device, std::shared_ptr<const model::Checkpoin
 
 // _load_model(path, "cpu" or "gpu", type of the weights on the GPU) -> the model
 int load_model(lua_State* L) {
-    const std::string path = check_string(L, 1, "path"), device = check_string(L, 2, "device"),
+    const std::string path = with_home(check_string(L, 1, "path")), device = check_string(L, 2, "device"),
                       type = check_string(L, 3, "type");
     push_model(L, model_on(device, model::Checkpoint::open(path), type));
     return 1;

@@ -19,6 +19,7 @@
 #include "core/base/file.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/sha256.hpp"
+#include "core/base/text.hpp"
 #include "core/base/zip.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/bind/families.hpp"
@@ -212,10 +213,40 @@ int files_in(lua_State* L) {
     return 1;
 }
 
+// The path of what is there that is meant by one of what is not: each part the nearest name in its folder; "" where one
+// has none.
+std::string near_path(const std::string& path) {
+    namespace fs = std::filesystem;
+    fs::path found;
+    for (const fs::path& part : fs::path(path)) {
+        std::error_code error;
+        if (fs::exists(found / part, error)) {
+            found /= part;
+            continue;
+        }
+        std::vector<std::string> names;
+        fs::directory_iterator entry(found.empty() ? "." : found, error);
+        for (; !error && entry != fs::directory_iterator(); entry.increment(error))
+            names.push_back(entry->path().filename());
+        std::sort(names.begin(), names.end());
+        const std::string near = closest(part.string(), names);
+        if (near.empty()) return "";
+        found /= near;
+    }
+    return found;
+}
+
+// _near_path(path) -> the path of the file or folder that may be meant by one that is not there, or ""
+int near_path_of(lua_State* L) {
+    const std::string near = near_path(with_home(check_string(L, 1, "path")));
+    push_text(L, near);
+    return 1;
+}
+
 // _path_kind(path) -> "file", "folder", or nil where there is neither
 int path_kind(lua_State* L) {
     std::error_code error;
-    const auto status = std::filesystem::status(check_string(L, 1, "path"), error);
+    const auto status = std::filesystem::status(with_home(check_string(L, 1, "path")), error);
     if (std::filesystem::is_directory(status)) lua_pushliteral(L, "folder");
     else if (std::filesystem::is_regular_file(status)) lua_pushliteral(L, "file");
     else lua_pushnil(L);
@@ -286,6 +317,7 @@ void open_system(lua_State* L) {
                          {"_run_program", guarded<run_program>},
                          {"_bytes_below", guarded<bytes_below>},
                          {"_files_in", guarded<files_in>},
+                         {"_near_path", guarded<near_path_of>},
                          {"_path_kind", guarded<path_kind>},
                          {"_with_temporary_folder", guarded<with_temporary_folder>},
                          {"_sha256", guarded<sha256>},

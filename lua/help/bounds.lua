@@ -4,9 +4,7 @@ local manual = causeway.manual
 
 local lines = {}
 for _, claim in ipairs(causeway._claims()) do
-  local names = {}
-  for i, input in ipairs(claim.inputs) do names[i] = input.optional and "[" .. input.name .. "]" or input.name end
-  lines[#lines + 1] = string.format("  %-4s %s: %s", claim.id, claim.statement, table.concat(names, ", "))
+  lines[#lines + 1] = string.format("  %-4s %s: %s", claim.id, claim.statement, claim.takes)
 end
 
 manual.check_bound = {
@@ -19,9 +17,10 @@ equal. check_bound() lists the claims, check_bound(claim) the inputs of one of t
 ]] .. table.concat(lines, "\n") .. [[
 
 
-Inputs in brackets may be left out. Errors are measured against extended precision. Tensors of Float64 are checked in
-Float64, others in Float32; q, k, v and B, C, V may have leading dimensions of heads, of which the worst entry counts.
-Π is what the definition gives on absolute values, (|B||C|ᵀ ⊙ M)|V|.]],
+A letter is one size in all inputs of a claim: N, n or C tokens, r and d widths; optional inputs may be left out. Errors
+are measured against extended precision. Tensors of Float64 are checked in Float64, others in Float32; q, k, v and B, C,
+V may have leading dimensions of heads, "...", of which the worst entry counts. Π is what the definition gives on
+absolute values, (|B||C|ᵀ ⊙ M)|V|.]],
   notes = [[The result is a list of rows, each {what, measured, bound, margin, exactly, holds}, with the fields claim,
 statement, terms, proof, source and holds, which is true where all rows hold; its methods :table(), :markdown() and
 :latex() give the table. NaN never holds. An input that the claim is not stated for, as a gate above 1, is an error.

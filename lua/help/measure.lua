@@ -165,7 +165,7 @@ step is done, p:finish() to take it away.]],
 
 manual.benchmark_method = {
   call = "benchmark_method(method, {lengths =, batch = 1, heads = 8, rank = 64, dim = rank, decay =, normalize =, "
-    .. "dtype =, repeats = 15, timeout = 60, methods =, seed = 1, reference =, name =})  "
+    .. "dtype =, repeats =, timeout = 60, methods =, seed = 1, reference =, name =})  "
     .. "benchmark_method{inputs = {q, k, v}, layout = \"bhnd\", methods =, lengths =, decay =, normalize =, ...}",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
 that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time,
@@ -179,18 +179,48 @@ method. layout = "bnhd" where they are [batch, N, heads, width]; functions get [
 
 A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
 returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.
-Updates of linear_attention and its modes are timed one by one, by btime(function() return linear_attention(q, k, v,
-{update = "gated_delta", ...}) end).
+benchmark_update does the same for the updates of linear_attention and its modes.
 
-Shows a table, a line a method and a column a length (mean ± std of `repeats` calls, in milliseconds; OOM and timeout
-where that is what happened), and returns the rows: method, N, mean, std, minimum, median, memory, error, status, and
-where it is wrong place, its first wrong entry; with result:plot(), the table's result:markdown() and result:latex(),
-and result.origin, the machine, the versions and the seed.]],
+Shows a table, a line a method and a column a length (mean ± std in milliseconds; OOM and timeout where that is what
+happened), and returns the rows: method, N, mean, std, minimum, median, repeats, memory, error, status, and where it is
+wrong place, its first wrong entry; with result:plot(), the table's result:markdown() and result:latex(), and
+result.origin, the machine, the versions and the seed.
+
+How long it takes: lengths are 128 to 8192, of all methods beside each other 128 to 2048, which is about a quarter of a
+minute, while a line says how much of it is left. A call is repeated 15 times, or as often as fits into a second, and at
+least 3 times; repeats = n is n times however long. Fewer lengths, methods and repeats make it shorter, and timeout ends
+what takes longer at one length.]],
   example = [[
 benchmark_method("fleet", {lengths = {64, 128}, heads = 2, rank = 16,
                            repeats = 3, methods = {"vanilla"}})
 q, k, v = randn(1, 2, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
 benchmark_method{inputs = {q, k, v}, decay = 0.9, repeats = 3}]],
+}
+
+manual.benchmark_update = {
+  call = "benchmark_update(update, {lengths = {128, 512, 2048}, modes =, updates =, batch = 1, heads = 8, rank = 64, "
+    .. "dim = rank, gate = \"head\", chunk =, dtype =, repeats =, timeout = 60, seed = 1})  "
+    .. "benchmark_update{inputs = {q, k, v, log_decay =, beta =}, layout = \"bhnd\", updates =, modes =, lengths =, "
+    .. "...}",
+  text = [[Times the updates of linear_attention beside each other, in each of its modes, over lengths:
+benchmark_update() all of them, benchmark_update("gated_delta") one, `updates` and `modes` some. Each is first compared
+with the recurrence, token by token in Float64: one that is wrong shows its error and no time.
+
+Inputs are normal numbers, keys of length 1, gates near 1 (log_decay is log(sigmoid(x))/16 of normal x) and beta from 0
+to 1; gate = "channel" makes a gate per key channel. Or they are your own tensors, by the names of linear_attention:
+inputs = {q, k, v, log_decay = g, beta = beta}, which say the sizes and the type; of updates those are timed whose
+inputs are there. lengths are then the first tokens of them.
+
+Shows a table, a line an update and a mode and a column a length (mean ± std in milliseconds), and returns the rows:
+update, mode, method (both), N, mean, std, minimum, median, repeats, memory, error and status. The value has what that
+of benchmark_method has, which also says how often a call is repeated. A rule made by recurrence is timed by
+benchmark_method(rule, options).]],
+  example = [[
+benchmark_update("gated_delta", {lengths = {64, 128}, heads = 2, rank = 16,
+                                 repeats = 3})
+q, k, v = randn(1, 2, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
+benchmark_update{inputs = {q, l2norm(k), v, beta = rand(1, 2, 100)},
+                 modes = {"recurrent", "chunkwise"}, repeats = 3}]],
 }
 
 manual.causal_oracle = {

@@ -380,6 +380,8 @@ called("benchmark_method", "compare compare_methods", "On tensors of your own; w
 for _, name in ipairs({ "compare", "compare_methods" }) do
   elsewhere[name].line = 'benchmark_method{inputs = {q, k, v}, methods = {"fleet", "vanilla"}}'
 end
+called("benchmark_update", "benchmark_updates benchmark_modes benchmark_gated benchmark_linear_attention bench_update "
+  .. "compare_updates compare_modes")
 called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic toc")
 called("clock", "perf_counter monotonic time_ns time.time time.perf_counter")
 called("opcount", "flops flop_count count_flops")

@@ -31,8 +31,8 @@ In a terminal curves are drawn in braille, each with its name at its right end. 
 are in colour, the others grey; without colours marks and dashes tell curves apart, and the others are dotted. The
 spread is drawn for up to four curves. Panels stand below one another.
 
-p:save("x.svg"), .png or .pdf writes a file, which gnuplot draws, and returns p, which a `;` at the end hides; pages of
-report show the SVG. It follows the reader's choice of light and dark.
+p:save("x.svg"), .png or .pdf writes a file, which gnuplot draws, and returns p; at the prompt the path is shown. Pages
+of report show the SVG. It follows the reader's choice of light and dark.
 
 Rows are those of a .csv file or any list of tables {column = value}: "x" and "y" name two of their columns, and by a
 third, with a curve for each of its values.

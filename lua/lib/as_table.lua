@@ -21,6 +21,7 @@ function causeway._as_table(class, shown)
   end
   function class:save(path)
     self:table():save(path)
+    causeway._saved(self, path)
     return self
   end
   causeway._can_show(class)

@@ -1,4 +1,5 @@
--- Methods of causal linear attention against each other: first right, then fast.
+-- Methods of causal linear attention against each other, and what benchmark_update has in common with that: first
+-- right, then fast.
 local causeway = ...
 
 local raise, noun = causeway._raise, causeway._noun
@@ -7,6 +8,12 @@ local raise, noun = causeway._raise, causeway._noun
 local tolerances = { Float64 = 1e-10, Float32 = 1e-3, Float16 = 2e-2, BFloat16 = 1e-1 }
 local dtypes = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "bf16" }
 local element_bytes = { Float64 = 8, Float32 = 4, Float16 = 2, BFloat16 = 2 }
+-- Where nothing else is asked for, a cell is the mean of so many calls; of slow ones as many as take about a second,
+-- but a few.
+local usual_repeats, fewest_repeats, usual_seconds = 15, 3, 1
+-- Lengths where nothing else is asked for; the longest is not among those of all methods beside each other, of which
+-- the slowest take seconds a call there.
+local usual_lengths, lengths_of_all = { 128, 512, 2048, 8192 }, { 128, 512, 2048 }
 local longest_vanilla = 1024 -- longer oracles use the row-based definition: the same sum, in time linear in N
 
 local layouts = { "bhnd", "bnhd" }
@@ -68,12 +75,12 @@ causeway._options.benchmark_method = {
   reference = true, show = true, name = true, inputs = true, layout = layouts,
 }
 
-local function whole(options, name, default, min)
+-- The option of this name of a call that measures.
+local function whole(call, options, name, default, min)
   local value = options[name]
   if value == nil then return default end
   if not math.tointeger(value) or value < min then
-    raise(string.format("benchmark_method: %s: %s, expected a whole number, at least %d", name, tostring(value),
-      min))
+    raise(string.format("%s: %s: %s, expected a whole number, at least %d", call, name, tostring(value), min))
   end
   return math.tointeger(value)
 end
@@ -154,15 +161,20 @@ local function candidates(method, others, own)
     if more[key] ~= method then add(more[key], type(key) == "string" and key or nil) end
   end
   -- A misspelt name is an error now, not a row of errors later.
-  local known = {}
-  for _, entry in ipairs(causeway.method_list()) do known[#known + 1] = entry.name end
-  known[#known + 1] = "auto"
+  local known, is_known = { "auto" }, { auto = true }
+  for _, entry in ipairs(causeway.method_list()) do known[#known + 1], is_known[entry.name] = entry.name, true end
+  for _, update in ipairs(causeway._call_option("linear_attention", "update").choices) do
+    if unknown[update] and not is_known[update] then
+      raise(string.format('benchmark_method: method: "%s" is an update of linear_attention: benchmark_update("%s") '
+        .. "times it", update, update))
+    end
+  end
   causeway._check_names("benchmark_method: method", unknown, known)
   return list, has_rule
 end
 
 -- What each row of a benchmark has is looked for on the whole too.
-local row_fields, elsewhere = "error mean std minimum median memory place message", {}
+local row_fields, elsewhere = "error mean std minimum median memory repeats place message", {}
 local of_rows = "each row has it, for i, row in ipairs(b) do ... end goes over them"
 for name in (row_fields .. " method N status"):gmatch("%S+") do elsewhere[name] = of_rows end
 for name in ("time times column where"):gmatch("%S+") do
@@ -198,10 +210,7 @@ local function disagreements(results)
         results.tolerance, row.place)
     end
   end
-  if #sentences > 0 then
-    sentences[#sentences + 1] = "For a rule that is meant to compute something else: reference = function(B, C, V) "
-      .. "... end, what it is to give, or reference = false."
-  end
+  if #sentences > 0 then sentences[#sentences + 1] = results.advice end
   return sentences
 end
 
@@ -210,15 +219,15 @@ local function number_of_error(x) return causeway.number_text(x, 2) end
 --- The table of the leet document: a line a method, a column a length; on one length of the user's inputs also how far
 --- each method is from the reference, and its memory.
 function Benchmark:table()
-  local columns, lines, by_method, fastest = { { key = "method" } }, {}, {}, {}
+  local columns, lines, by_method, fastest = table.move(self.keys, 1, #self.keys, 1, {}), {}, {}, {}
   local worst
   for _, row in ipairs(self) do
     if row.status == "ok" and not (fastest[row.N] and fastest[row.N].mean <= row.mean) then fastest[row.N] = row end
     if row.error and row.status == "ok" and not (worst and worst >= row.error) then worst = row.error end
   end
   local decimals = {}
-  for i, N in ipairs(self.lengths) do
-    columns[i + 1] = { key = N, title = "N = " .. N, align = "right" }
+  for _, N in ipairs(self.lengths) do
+    columns[#columns + 1] = { key = N, title = "N = " .. N, align = "right" }
     local times = {}
     for _, row in ipairs(self) do
       if row.status == "ok" and row.N == N then times[#times + 1] = row.mean * 1e3 end
@@ -226,14 +235,17 @@ function Benchmark:table()
     decimals[N] = causeway._decimals(times, 3, 4)
   end
   if self.own and #self.lengths == 1 then
-    columns[3] = self.compared and { key = "error", align = "right", format = number_of_error } or nil
+    if self.compared then
+      columns[#columns + 1] = { key = "error", align = "right", format = number_of_error }
+    end
     columns[#columns + 1] = { key = "memory", unit = "bytes" }
   end
   local any
   for _, row in ipairs(self) do
     local line = by_method[row.method]
     if not line then
-      line = { method = row.method, error = row.error, memory = row.memory }
+      line = { error = row.error, memory = row.memory }
+      for _, key in ipairs(self.keys) do line[key] = row[key] end
       by_method[row.method], lines[#lines + 1] = line, line
     end
     local first = fastest[row.N] == row
@@ -252,7 +264,7 @@ function Benchmark:table()
   local note = disagreements(self)
   if #notes > 0 then table.insert(note, 1, table.concat(notes, "; ")) end
   return causeway.text_table(lines, { columns = columns, title = self.title,
-    note = #note > 0 and table.concat(note, "\n") or nil })
+    note = #note > 0 and table.concat(note, "\n") or nil, leading = #self.keys })
 end
 
 causeway._as_table(Benchmark)
@@ -291,44 +303,43 @@ local function first_difference(O, reference, tolerance)
     causeway.number_text(expected(at)))
 end
 
--- One method at one length: checks it, where there is a reference, then times it.
-local function measure(candidate, inputs, reference, options, tolerance, repeats)
-  local O, _, memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
+-- One candidate at one length: checks it, where there is a reference, then times it.
+local function measure(candidate, arguments, reference, tolerance, repeats)
+  local O, _, memory = causeway.measured_call(candidate.forward, table.unpack(arguments))
   local row = { error = reference and causeway.relative_error(O, reference), memory = memory, status = "ok" }
   if reference and not (row.error <= tolerance) then
     row.status, row.place = "wrong", first_difference(O, reference, tolerance)
     return row
   end
   -- Memory is that of a call after the first, in which "auto" tries its candidates.
-  local times, peak = {}, 0
-  for i = 1, repeats do
+  local times, peak, spent = {}, 0, 0
+  for i = 1, repeats or usual_repeats do
+    if not repeats and i > fewest_repeats and spent > usual_seconds then break end
     O = nil -- luacheck: ignore 311 (what the last call returned is garbage while the next one runs)
     -- luacheck: ignore 311
-    O, times[i], memory = causeway.measured_call(candidate.forward, inputs.B, inputs.C, inputs.V, options)
-    peak = math.max(peak, memory)
+    O, times[i], memory = causeway.measured_call(candidate.forward, table.unpack(arguments))
+    peak, spent = math.max(peak, memory), spent + times[i]
   end
-  row.memory = peak
+  row.memory, row.repeats = peak, #times
   local s = causeway._summary(times)
   row.mean, row.std, row.minimum, row.median = s.mean, s.std, s.minimum, s.median
   return row
 end
 
-local function checked_dtype(given)
+local function checked_dtype(call, given)
   for long, short in pairs(dtypes) do
     if given == long or given == short then return long end
   end
-  raise(string.format('benchmark_method: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"',
-    tostring(given)))
+  raise(string.format('%s: dtype: "%s", expected "Float32", "Float64", "Float16" or "BFloat16"', call, tostring(given)))
 end
 
-local function checked_lengths(lengths)
+local function checked_lengths(call, lengths)
   if type(lengths) ~= "table" or #lengths == 0 then
-    raise("benchmark_method: lengths: expected a list of lengths such as {128, 512}")
+    raise(call .. ": lengths: expected a list of lengths such as {128, 512}")
   end
   for i, N in ipairs(lengths) do
     if not math.tointeger(N) or N < 1 then
-      raise(string.format("benchmark_method: lengths: item %d is %s, expected a whole number, at least 1", i,
-        tostring(N)))
+      raise(string.format("%s: lengths: item %d is %s, expected a whole number, at least 1", call, i, tostring(N)))
     end
   end
   return lengths
@@ -344,8 +355,7 @@ local function heads_first(X)
   return dims == 3 and causeway.permutedims(X, 2, 1, 3) or causeway.permutedims(X, 1, 3, 2, 4)
 end
 
--- The tensors {B, C, V} given as inputs = {q, k, v}, a list or by name, with what they say: `lengths` are those of the
--- first tokens of them, all by default.
+-- The tensors {B, C, V} given as inputs = {q, k, v}, a list or by name, with what they say.
 local function checked_inputs(options)
   local inputs = options.inputs
   if type(inputs) ~= "table" then
@@ -365,11 +375,6 @@ local function checked_inputs(options)
     given.dtype = given.dtype or element
   end
   if options.layout == nil then causeway._note_layout("benchmark_method", "k", given.C) end
-  for _, name in ipairs(said_by_inputs) do
-    if options[name] ~= nil then
-      raise("benchmark_method: " .. name .. ": given beside inputs, whose tensors have their own; leave it out")
-    end
-  end
   local dims = causeway.ndims(given.B)
   given.tokens = causeway.size(given.B, dims - 1)
   for _, names in ipairs({ { "k", "C" }, { "v", "V" } }) do
@@ -382,16 +387,40 @@ local function checked_inputs(options)
   given.batch = dims > 3 and causeway.size(given.B, 1) or 1
   given.heads = dims > 2 and causeway.size(given.B, dims - 2) or 1
   given.rank, given.dim = causeway.size(given.B, dims), causeway.size(given.V, causeway.ndims(given.V))
-  for _, N in ipairs(options.lengths and checked_lengths(options.lengths) or {}) do
-    if N > given.tokens then
-      raise(string.format("benchmark_method: lengths: %d, but inputs have %d tokens", N, given.tokens))
-    end
-  end
   return given
 end
 
--- The options with their defaults, checked; `passed` are those that go to every method.
-local function checked_options(options)
+--- The options that calls which measure have in common, with their defaults, checked. own: what tensors of the user's
+--- say, {tokens, batch, heads, rank, dim, dtype}, of which `lengths` are those of the first, all by default; usual: the
+--- lengths by default where there are none.
+function causeway._benchmark_options(call, options, own, usual)
+  for _, name in ipairs(own and said_by_inputs or {}) do
+    if options[name] ~= nil then
+      raise(call .. ": " .. name .. ": given beside inputs, whose tensors have their own; leave it out")
+    end
+  end
+  for _, N in ipairs(own and options.lengths and checked_lengths(call, options.lengths) or {}) do
+    if N > own.tokens then
+      raise(string.format("%s: lengths: %d, but inputs have %d tokens", call, N, own.tokens))
+    end
+  end
+  local timeout = options.timeout or 60
+  if type(timeout) ~= "number" or not (timeout > 0) then
+    raise(call .. ": timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
+  end
+  local rank = own and own.rank or whole(call, options, "rank", 64, 1)
+  return {
+    own = own, batch = own and own.batch or whole(call, options, "batch", 1, 1),
+    heads = own and own.heads or whole(call, options, "heads", 8, 1), rank = rank,
+    dim = own and own.dim or whole(call, options, "dim", rank, 1),
+    repeats = whole(call, options, "repeats", nil, 1), seed = whole(call, options, "seed", 1, 0), timeout = timeout,
+    dtype = own and own.dtype or checked_dtype(call, options.dtype or "Float32"),
+    lengths = checked_lengths(call, options.lengths or own and { own.tokens } or usual),
+  }
+end
+
+-- Those of benchmark_method; `passed` are those that go to every method.
+local function checked_options(options, usual)
   causeway._check_options("benchmark_method", options)
   options = options or {}
   if options.layout ~= nil and options.inputs == nil then
@@ -399,43 +428,39 @@ local function checked_options(options)
   end
   causeway._check_word("benchmark_method: layout", options.layout, layouts)
   local own = options.inputs ~= nil and checked_inputs(options) or nil
-  local rank = own and own.rank or whole(options, "rank", 64, 1)
-  local timeout = options.timeout or 60
-  if type(timeout) ~= "number" or not (timeout > 0) then
-    raise("benchmark_method: timeout: " .. tostring(timeout) .. ", expected a number of seconds above 0")
-  end
+  local given = causeway._benchmark_options("benchmark_method", options, own, usual)
   local reference = options.reference
   if reference and type(reference) ~= "function" then
     raise("benchmark_method: reference: expected a function(B, C, V, options) or false, got " .. noun(reference))
   end
-  return {
-    own = own, batch = own and own.batch or whole(options, "batch", 1, 1),
-    heads = own and own.heads or whole(options, "heads", 8, 1), rank = rank,
-    dim = own and own.dim or whole(options, "dim", rank, 1),
-    repeats = whole(options, "repeats", 15, 1), seed = whole(options, "seed", 1, 0), timeout = timeout,
-    reference = reference,
-    dtype = own and own.dtype or checked_dtype(options.dtype or "Float32"),
-    lengths = checked_lengths(options.lengths or own and { own.tokens } or { 128, 512, 2048, 8192 }),
-    passed = { decay = options.decay or nil, normalize = options.normalize },
-  }
+  given.reference = reference
+  given.passed = { decay = options.decay or nil, normalize = options.normalize }
+  return given
 end
 
--- A table without rows yet.
-local function new_results(given)
+-- "of 15", or "of 3 to 15" where slow cells have fewer calls.
+local function repeats_text(results)
+  local fewest, most
+  for _, row in ipairs(results) do
+    if row.repeats then
+      fewest, most = math.min(fewest or row.repeats, row.repeats), math.max(most or row.repeats, row.repeats)
+    end
+  end
+  if not most then return "" end
+  return fewest == most and " of " .. most or string.format(" of %d to %d", fewest, most)
+end
+
+-- A table without rows yet, and its fields, which pairs(results) passes by.
+local function new_results(given, about)
   local origin = causeway._machine()
   origin.seed = not given.own and given.seed or nil
-  return setmetatable({}, { __index = setmetatable({
+  local fields = setmetatable({
     lengths = given.lengths, own = given.own ~= nil, messages = {}, origin = origin,
-    tolerance = tolerances[given.dtype],
-    by_definition = given.reference == nil,
-    compared = given.reference and "the reference given"
-      or given.reference == nil and "the Float64 definition of causal linear attention" or nil,
-    title = string.format(
-      "Milliseconds a call, mean ± std of %d; %sbatch %d, %d head%s, r = %d, d = %d, %s, %s decay%s", given.repeats,
-      given.own and "on the inputs given, " or "", given.batch, given.heads, given.heads == 1 and "" or "s",
-      given.rank, given.dim, given.dtype,
-      given.passed.decay and "with" or "no", given.passed.normalize and ", normalised" or ""),
-  }, { __index = Benchmark }), __tostring = Benchmark.__tostring, __rich = Benchmark.__rich, __name = "Benchmark" })
+    tolerance = tolerances[given.dtype], keys = about.keys, compared = about.compared,
+    by_definition = about.by_definition, advice = about.advice,
+  }, { __index = Benchmark })
+  return setmetatable({}, { __index = fields, __tostring = Benchmark.__tostring, __rich = Benchmark.__rich,
+    __name = "Benchmark" }), fields
 end
 
 -- What every method must give for the inputs, in Float64; nil: nothing is compared.
@@ -456,31 +481,39 @@ local function reference_of(given, inputs)
   return wide
 end
 
--- The first N tokens of a tensor [..., N, width].
-local function first_tokens(X, N)
-  local dims, at = causeway.ndims(X), {}
-  if causeway.size(X, dims - 1) == N then return X end
-  for k = 1, dims do at[k] = k == dims - 1 and { 1, N } or ":" end
+--- The first N tokens of a tensor, which its dimension `axis` counts.
+function causeway._first_tokens(X, N, axis)
+  if causeway.size(X, axis) == N then return X end
+  local at = {}
+  for k = 1, causeway.ndims(X) do at[k] = k == axis and { 1, N } or ":" end
   return X(table.unpack(at))
 end
 
--- The inputs of a length and what every method must give for them.
-local function prepare(given, N)
-  if given.own then
-    local inputs = {}
-    for _, name in ipairs({ "B", "C", "V" }) do inputs[name] = first_tokens(given.own[name], N) end
-    return { inputs = inputs, reference = reference_of(given, inputs) }
-  end
+--- A function that makes seeded normal tensors [batch, heads, N, ...] of the type that is measured.
+function causeway._benchmark_inputs(given, N)
   causeway.seed(given.seed)
   local convert = causeway[dtypes[given.dtype]]
-  local function input(width)
-    local X = causeway.randn(given.batch, given.heads, N, width)
+  return function(make, ...) return convert(make(causeway.randn(given.batch, given.heads, N, ...))) end
+end
+
+-- Candidate -> {arguments, reference}: the inputs of a length, and what every method must give for them.
+local function prepare(given, N, list)
+  local inputs = {}
+  if given.own then
+    for _, name in ipairs({ "B", "C", "V" }) do
+      inputs[name] = causeway._first_tokens(given.own[name], N, causeway.ndims(given.own[name]) - 1)
+    end
+  else
+    local input = causeway._benchmark_inputs(given, N)
     -- Row sums of both signs may be near zero: normalised runs get positive entries.
-    return convert(given.passed.normalize and causeway.abs(X) + 0.1 or X)
+    local function of_product(X) return given.passed.normalize and causeway.abs(X) + 0.1 or X end
+    inputs.B, inputs.C = input(of_product, given.rank), input(of_product, given.rank)
+    inputs.V = input(function(X) return X end, given.dim)
   end
-  local inputs = { B = input(given.rank), C = input(given.rank),
-    V = convert(causeway.randn(given.batch, given.heads, N, given.dim)) }
-  return { inputs = inputs, reference = reference_of(given, inputs) }
+  local one, of = { arguments = { inputs.B, inputs.C, inputs.V, given.passed },
+    reference = reference_of(given, inputs) }, {}
+  for _, candidate in ipairs(list) do of[candidate] = one end
+  return of
 end
 
 -- The row of a call that failed; a stop by the user ends the table.
@@ -489,14 +522,15 @@ local function row_of_error(message)
   local status = causeway._status_of_error(message)
   if status then return { status = status } end
   local hint = type(message) == "string" and causeway._hint(message)
-  return { status = "error", message = tostring(message) .. (hint and " (" .. hint .. ")" or "") }
+  return { status = "error",
+    message = causeway._without_position(tostring(message)) .. (hint and " (" .. hint .. ")" or "") }
 end
 
 -- Appends a row for every length and candidate.
-local function fill(results, given, list, progress)
+local function fill(results, given, list, prepare_of, progress)
   local too_slow = {}
   for _, N in ipairs(given.lengths) do
-    local ready, prepared = pcall(prepare, given, N)
+    local ready, prepared = pcall(prepare_of, given, N, list)
     if not ready and causeway._status_of_error(prepared) ~= "OOM" then error(prepared, 0) end
     for _, candidate in ipairs(list) do
       progress:show(candidate.name .. ", N = " .. N)
@@ -506,30 +540,51 @@ local function fill(results, given, list, progress)
       elseif not ready then
         row = { status = "OOM" }
       else
-        local good, result = pcall(causeway._with_timeout, given.timeout, measure, candidate, prepared.inputs,
-          prepared.reference, given.passed, tolerances[given.dtype], given.repeats)
+        local own = prepared[candidate]
+        local good, result = pcall(causeway._with_timeout, given.timeout, measure, candidate, own.arguments,
+          own.reference, tolerances[given.dtype], given.repeats)
         row = good and result or row_of_error(result)
         too_slow[candidate.name] = row.status == "timeout"
       end
-      row.method, row.N = candidate.name, N
+      row.method, row.update, row.mode, row.N = candidate.name, candidate.update, candidate.mode, N
       results[#results + 1] = causeway._result(row, "a row", row_fields)
       progress:step()
     end
   end
 end
 
+--- Measures the candidates {name =, forward =} over given.lengths and shows the table, unless `show` is false.
+--- prepare_of(given, N, list): candidate -> {arguments, reference}. about: keys, the fields of rows that name a
+--- candidate; setting, the end of the title; compared, advice: what is said of the reference and of those that give
+--- something else; by_definition.
+function causeway._run_benchmark(given, list, prepare_of, about, show)
+  local progress = causeway.progress(#given.lengths * #list)
+  local results, fields = new_results(given, about)
+  local good, problem = pcall(fill, results, given, list, prepare_of, progress)
+  progress:finish()
+  if not good then error(problem, 0) end
+  fields.title = string.format("Milliseconds a call, mean ± std%s; %sbatch %d, %d head%s, r = %d, d = %d, %s, %s",
+    repeats_text(results), given.own and "on the inputs given, " or "", given.batch, given.heads,
+    given.heads == 1 and "" or "s", given.rank, given.dim, given.dtype, about.setting)
+  if show ~= false then causeway._show(results) end
+  return results
+end
+
 --- Times a method (a registered name or function(B, C, V, options)) over lengths; see lua/help/measure.lua.
 function causeway.benchmark_method(method, options)
   if options == nil and causeway._is_plain(method) and method[1] == nil then method, options = nil, method end
   if type(method) == "userdata" then candidates(method) end  -- which says where tensors go
-  local given = checked_options(options)
+  local all = method == nil and not (type(options) == "table" and options.methods)
+  local given = checked_options(options, all and lengths_of_all or usual_lengths)
   options = options or {}
   local list, has_rule = candidates(method, options.methods, options.name)
   if has_rule and given.reference == nil then given.reference = false end
-  local results, progress = new_results(given), causeway.progress(#given.lengths * #list)
-  local good, problem = pcall(fill, results, given, list, progress)
-  progress:finish()
-  if not good then error(problem, 0) end
-  if options.show ~= false then causeway._show(results) end
-  return results
+  return causeway._run_benchmark(given, list, prepare, {
+    keys = { "method" }, by_definition = given.reference == nil,
+    compared = given.reference and "the reference given"
+      or given.reference == nil and "the Float64 definition of causal linear attention" or nil,
+    advice = "For a rule that is meant to compute something else: reference = function(B, C, V) ... end, what it is to "
+      .. "give, or reference = false.",
+    setting = (given.passed.decay and "with" or "no") .. " decay" .. (given.passed.normalize and ", normalised" or ""),
+  }, options.show)
 end

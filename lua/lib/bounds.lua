@@ -6,20 +6,11 @@ local list = causeway._claims()
 local Claims = { __name = "Claims" }
 causeway._only_fields(Claims, { what = "a list of claims", fields = "", list = true })
 
--- The names of a claim's inputs that have to be given.
-local function wanted(claim)
-  local names = {}
-  for _, input in ipairs(claim.inputs) do
-    if not input.optional then names[#names + 1] = input.name end
-  end
-  return table.concat(names, ", ")
-end
-
 --- The list as a table to show.
 function Claims:table()
   local rows = {}
   for i, claim in ipairs(self) do
-    rows[i] = { claim = claim.id, statement = claim.statement, inputs = wanted(claim) }
+    rows[i] = { claim = claim.id, statement = claim.statement, inputs = claim.takes }
   end
   return causeway.text_table(rows, { columns = { "claim", "statement", "inputs" },
     title = "Bounds that check_bound(claim, inputs) checks",
@@ -34,7 +25,7 @@ local function with_terms(claim, note)
 end
 
 local Claim = { __name = "Claim" }
-causeway._only_fields(Claim, { what = "a claim", fields = "id statement terms inputs proof source" })
+causeway._only_fields(Claim, { what = "a claim", fields = "id statement terms takes inputs proof source" })
 
 --- The inputs of one claim as a table to show.
 function Claim:table()

@@ -136,6 +136,12 @@ function causeway._note_on_field(source)
   return name and causeway._absent_field(name, source) or nil
 end
 
+-- What is there of a name like that of a path in the source.
+local function near_path(path, source)
+  local near = source:find(path, 1, true) and causeway._near_path(path) or ""
+  return near ~= "" and string.format('did you mean "%s"?', near) or nil
+end
+
 local function of_points(name) return "run gets a table of the point: run = function(p) return p." .. name .. " end" end
 
 -- {pattern of a message, function of what it captures and of the source that runs}: the hint, or nil.
@@ -193,6 +199,8 @@ local rules = {
     return (form == "txt" or form == "md" or form == "log" or form == "lua" or form == "tex")
       and "the text of a file is " .. path or nil
   end },
+  { "(%S+): cannot be read: No such file or directory", near_path },
+  { "load: \"(.-)\" is neither a file nor Lua code", near_path },
   { "load: \"(.-)\" is neither a file nor Lua code", function(path)
     if path:find("%.txt$") then return "there is no such file; the text of one is io.open(path):read(\"a\")" end
     return path:find("%.%w+$") and "there is no such file" or nil

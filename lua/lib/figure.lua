@@ -130,8 +130,8 @@ function Figure:text() return self.draw_text() end
 --- The picture as an SVG document.
 function Figure:svg() return draw(self, "svg") end
 
---- Writes the picture to a file; its name ends in .svg, .png or .pdf. Returns the picture.
-function Figure:save(path)
+--- Writes the picture to a file; its name ends in .svg, .png or .pdf.
+function causeway._write_figure(figure, path)
   if type(path) ~= "string" then
     raise("save: expected a file name, got " .. noun(path))
   end
@@ -139,7 +139,13 @@ function Figure:save(path)
   if kind ~= "svg" and kind ~= "png" and kind ~= "pdf" then
     raise(string.format('save: "%s", expected a name that ends in .svg, .png or .pdf', path))
   end
-  causeway._replace_file(path, draw(self, kind))
+  causeway._replace_file(path, draw(figure, kind))
+end
+
+--- The same as a method. Returns the picture.
+function Figure:save(path)
+  causeway._write_figure(self, path)
+  causeway._saved(self, path)
   return self
 end
 

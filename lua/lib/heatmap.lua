@@ -149,7 +149,7 @@ function causeway.heatmap(A, options)
     size = causeway._figure_size(options.size, { 640, 520 }), font = options.font, font_size = options.font_size,
     title = options.title, draw_text = function() return draw_text(A, options, log) end,
   })
-  if options.save ~= nil then figure:save(options.save) end
+  if options.save ~= nil then causeway._write_figure(figure, options.save) end
   return figure
 end
 

@@ -586,8 +586,10 @@ local function elsewhere_text(name, entry, sections)
   local function set_in(line) return "    " .. line:gsub("\n", "\n    ") .. "\n\n" end
   local line, kernel = entry.line and set_in(entry.line) or "", line_of_kernel(name, entry)
   if kernel then
-    line = line .. wrapped("The scale is 1 here; flash-linear-attention's kernels have d_k^-0.5 where none is given. "
-      .. "Their own arguments, [batch, N, heads, width], with that scale:", room(), "  ") .. "\n\n" .. set_in(kernel)
+    local told = how and how:find("The scale is 1 here", 1, true) and "The kernel's"
+      or "The scale is 1 here; flash-linear-attention's kernels have d_k^-0.5 where none is given. Their"
+    line = line .. wrapped(told .. " own arguments, [batch, N, heads, width], with that scale:", room(), "  ") .. "\n\n"
+      .. set_in(kernel)
   end
   return wrapped(lead, room(), "  ") .. "\n\n" .. line .. page(entry.page, sections)
 end

@@ -113,8 +113,11 @@ local function show_inner(value, depth, seen, taken)
     local text = tostring(value)
     local first = text:match("^[^\n]*")
     if first == text then return text end
+    first = first:gsub(":$", "")
     local elements = rawget(meta, "__name") == "Tensor" and small_tensor_text(value)
-    return (first:gsub(":$", "")) .. (elements and " " .. elements or "")
+    local with_elements = elements and first .. " " .. elements
+    local room = causeway.terminal_size() - 2 * depth - (taken or 0) - 1  -- a comma follows
+    return with_elements and width(with_elements) <= room and with_elements or first
   end
   return show(value, depth, seen, taken)
 end

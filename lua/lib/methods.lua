@@ -63,7 +63,7 @@ local function differs(forward, feature)
   local second_good, second = pcall(forward, B, C, V, given)
   if not first_good then
     causeway._note("register_method: forward fails on four tokens, so it is taken to support " .. feature
-      .. " unless told otherwise: " .. tostring(first))
+      .. " unless told otherwise: " .. causeway._without_position(tostring(first)))
   end
   if not (first_good and second_good) then return nil end
   local good, equal = pcall(function() return causeway.all(causeway.eq(first, second)) end)
@@ -93,5 +93,6 @@ end
 -- What Tab completes.
 local built_in = {}
 for i, m in ipairs(causeway.method_list()) do built_in[i] = m.name end
+causeway._options.benchmark_method[1], causeway._options.benchmark_method.methods = built_in, built_in
 causeway._options.cost = { built_in, N = true, r = true, d = true, block = true, normalize = true, decay = true }
 causeway._options.crossover = { r = true, d = true, block = true, normalize = true, tiles = { "dense", "triangular" } }

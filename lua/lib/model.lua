@@ -157,6 +157,7 @@ function causeway.model(path, options)
   if causeway._path_kind(path) then return load(path) end
   if causeway._known_models[path] then return load(fetch(path, options.download ~= false)) end
   local near = causeway._closest(path, known_names())
+  if near == "" then near = causeway._near_path(path) end
   raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
     near ~= "" and " (did you mean \"" .. near .. "\"?)"
       or ", expected one of those: " .. table.concat(known_names(), ", ")), "I/O")

@@ -248,7 +248,7 @@ local function make_figure(curves, options)
       draw_text = function() return panel_text(panel) end,
     })
   end
-  if options.save ~= nil then figure:save(options.save) end
+  if options.save ~= nil then causeway._write_figure(figure, options.save) end
   return figure
 end
 

@@ -597,6 +597,7 @@ function Table:save(path)
   end
   local text = make(self)
   causeway._replace_file(path, text:sub(-1) == "\n" and text or text .. "\n")
+  causeway._saved(self, path)
   return self
 end
 

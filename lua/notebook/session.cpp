@@ -122,12 +122,10 @@ std::string kind_of_message(lua_State* L, const std::string& message) {
     return kind;
 }
 
-// The name of a cell's failure. Of a chunk of one line the message was raised with its position in front, and is shown
-// without.
-std::string name_of(lua_State* L, const Failure& failure, const std::string& chunk) {
+// The name of a cell's failure, which is known by the message as it was raised.
+std::string name_of(lua_State* L, const Failure& failure) {
     if (failure.interrupted) return "interrupted";
-    std::string kind = kind_of_message(L, failure.message);
-    if (kind.empty()) kind = kind_of_message(L, chunk + ":1: " + failure.message);
+    const std::string kind = kind_of_message(L, failure.position + failure.message);
     return kind.empty() ? "error" : kind;
 }
 
@@ -190,7 +188,7 @@ Json Session::execute(const std::string& code, int count, bool silent, const Jso
     may_ask_ = false;
     Json reply;
     if (failure) {
-        const std::string name = name_of(L_.get(), failure, chunk);
+        const std::string name = name_of(L_.get(), failure);
         const auto lines = lines_of(failure);
         display_.error(name, failure, sentence_of(failure));
         reply = error_content(name, failure.message, lines);

@@ -55,6 +55,12 @@ std::optional<Call> enclosing_call(const std::vector<Token>& tokens, std::string
     Call call;
     if (open.empty()) return std::nullopt;
     Open paren = open.back();
+    // `modes = {"`: an item of a list is a value of the option that the list is for.
+    const bool at_item = is(tokens[paren.at], source, "{") && paren.item == tokens.size();
+    if (at_item && paren.at >= 2 && is(tokens[paren.at - 1], source, "=") && tokens[paren.at - 2].kind == Token::name) {
+        const auto before = tokens.begin() + static_cast<std::ptrdiff_t>(paren.at);
+        return enclosing_call(std::vector<Token>(tokens.begin(), before), source);
+    }
     if (is(tokens[paren.at], source, "{")) {
         call.in_table = true;
         call.at_key = paren.item == tokens.size();

@@ -18,7 +18,7 @@ namespace causeway::lua {
 namespace {
 
 constexpr const char* display_key = "causeway.display";
-constexpr const char* shown_key = "causeway.shown";  // a table: value -> true
+constexpr const char* shown_key = "causeway.shown";  // a table: value -> true, or what is shown in its place
 
 // Only what is one object wherever it is passed can be told from an equal value.
 bool has_identity(lua_State* L, int index) { return lua_istable(L, index) || lua_isuserdata(L, index); }
@@ -168,6 +168,18 @@ int count_as_shown(lua_State* L) {
     return 0;
 }
 
+// _saved(value, path): the value of the entry, where it is this, is told by the file written, not shown once more.
+int count_as_saved(lua_State* L) {
+    luaL_checkany(L, 1);
+    const std::string before = shown_in_place(L, 1);
+    const std::string text = sentence(before, before.empty() ? "" : "\n", "saved as ", check_string(L, 2, "path"));
+    lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
+    lua_pushvalue(L, 1);
+    push_text(L, text);
+    lua_rawset(L, -3);
+    return 0;
+}
+
 int status(lua_State* L) {
     display(L).status(lua_isnoneornil(L, 1) ? "" : check_string(L, 1, "text"));
     return 0;
@@ -289,6 +301,17 @@ bool shown_in_entry(lua_State* L, int index) {
     return shown;
 }
 
+std::string shown_in_place(lua_State* L, int index) {
+    index = lua_absindex(L, index);
+    if (!has_identity(L, index)) return "";
+    lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
+    lua_pushvalue(L, index);
+    lua_rawget(L, -2);
+    const std::string text = lua_type(L, -1) == LUA_TSTRING ? text_at(L, -1) : "";
+    lua_pop(L, 2);
+    return text;
+}
+
 void open_display(lua_State* L) {
     begin_entry(L);
     add_functions(L, {
@@ -300,6 +323,7 @@ void open_display(lua_State* L) {
                          {"_show", guarded<show_result>},
                          {"_show_new", guarded<show_new>},
                          {"_mark_shown", guarded<count_as_shown>},
+                         {"_saved", guarded<count_as_saved>},
                          {"_status", guarded<status>},
                          {"_colour", guarded<colour>},
                      });

@@ -63,5 +63,7 @@ Rich rich(lua_State* L, int index);
 // too and is not shown twice. begin_entry forgets all of it, so that the next entry shows the value again.
 void begin_entry(lua_State* L);
 bool shown_in_entry(lua_State* L, int index);
+// What is shown in the place of a value that the entry wrote to files: "saved as x.svg"; "" of any other.
+std::string shown_in_place(lua_State* L, int index);
 
 }  // namespace causeway::lua

@@ -17,6 +17,7 @@
 #include "lua/shell/hints.hpp"
 #include "lua/shell/macros.hpp"
 #include "lua/shell/names.hpp"
+#include "lua/shell/positions.hpp"
 #include "lua/shell/tokens.hpp"
 
 namespace causeway::lua {
@@ -35,8 +36,9 @@ std::string_view trim(std::string_view text) {
 struct Piece {
     enum Kind { lua, help, search, command };
     Kind kind = lua;
-    std::string text;    // without the prefix
-    bool wrong = false;  // it is no Lua
+    std::string text;      // without the prefix
+    bool wrong = false;    // it is no Lua
+    std::size_t line = 1;  // of the entry: where it begins
 };
 
 Piece read_prefix(std::string_view line) {
@@ -136,15 +138,22 @@ void add_line(std::string& lines, const std::string& line) {
 std::vector<Piece> split(lua_State* L, const std::string& entry) {
     std::vector<Piece> pieces;
     std::string lines;
+    std::size_t number = 0, first = 1;  // of the line, and of the piece's first
+    const auto add = [&](Piece piece) {
+        piece.line = first;
+        pieces.push_back(std::move(piece));
+    };
     each_line(entry, [&](const std::string& line) {
+        ++number;
+        if (lines.empty()) first = number;
         add_line(lines, line);
         if (lines.empty()) return;
         std::optional<Piece> piece = piece_of(L, lines);
         if (!piece) return;
-        pieces.push_back(*std::move(piece));
+        add(*std::move(piece));
         lines.clear();
     });
-    if (!lines.empty()) pieces.push_back(read_prefix(lines));
+    if (!lines.empty()) add(read_prefix(lines));
     return pieces;
 }
 
@@ -198,9 +207,10 @@ bool is_called_by_name(lua_State* L, int index, const std::string& name) {
     return same;
 }
 
-// Called with the values as arguments and `show` as upvalue: keeps the first value as `ans` and shows them all.
+// Called with the values as arguments and as upvalues `show` and whether the entry is a name: keeps the first value as
+// `ans` and shows them all. A name asks for its value even where the entry has written it to a file.
 int finish(lua_State* L) {
-    const bool show = lua_toboolean(L, lua_upvalueindex(1));
+    const bool show = lua_toboolean(L, lua_upvalueindex(1)), is_name = lua_toboolean(L, lua_upvalueindex(2));
     const int n = lua_gettop(L);
     lua_pushglobaltable(L);
     lua_pushliteral(L, "ans");
@@ -210,7 +220,9 @@ int finish(lua_State* L) {
     // All are made before the first is shown: where memory runs out, the call may be made once more.
     std::vector<Rich> values;
     for (int i = 1; show && i <= n; ++i) {
-        if (!shown_in_entry(L, i)) values.push_back(rich(L, i));
+        const std::string instead = shown_in_place(L, i);
+        if (!instead.empty() && !is_name) values.push_back({instead, {}, {}});
+        else if (!instead.empty() || !shown_in_entry(L, i)) values.push_back(rich(L, i));
     }
     for (const Rich& value : values) display(L).result(value);
     return 0;
@@ -245,15 +257,6 @@ Failure call_library(lua_State* L, const char* name, const std::string& text) {
     lua_remove(L, -2);
     if (!text.empty()) push_text(L, text);
     return call(L, text.empty() ? 0 : 1, 0);
-}
-
-// A message about a chunk of one line needs no line number, nor a traceback that says nothing but `main chunk`.
-Failure without_needless_position(Failure failure, const std::string& name) {
-    const std::string position = name + ":1: ";
-    if (failure.message.rfind(position, 0) == 0 && failure.message.size() > position.size())
-        failure.message.erase(0, position.size());
-    if (failure.traceback == position + "in main chunk") failure.traceback.clear();
-    return failure;
 }
 
 // The hint on code that is neither an expression nor statements, "" where it is one of both; either message of the
@@ -331,14 +334,15 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     const Expansion expanded = expand_macros(L, piece.text);
     if (!expanded.fault.empty()) return {expanded.fault, "", false};
     const int base = lua_gettop(L);
-    const Parse parsed = parse(L, expanded.code, "=" + name);
+    const std::string code = std::string(piece.line - 1, '\n') + expanded.code;  // its lines are those of the entry
+    const Parse parsed = parse(L, code, "=" + name);
     if (parsed == Parse::incomplete || parsed == Parse::wrong) {
-        Failure failure = syntax_failure(L, expanded.code, name, lua_tostring(L, -1));
+        Failure failure = syntax_failure(L, code, name, lua_tostring(L, -1));
         lua_settop(L, base);
         return failure;
     }
     begin_entry(L);
-    remember_source(L, expanded.code);
+    remember_source(L, code);
     if (Failure failure = call(L, 0, LUA_MULTRET)) return failure;
     const int n = lua_gettop(L) - base;
     for (const std::string& note : notes_on_undefined_names(L, expanded.code)) call_library(L, "_note", note);
@@ -355,7 +359,8 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     }
     if (is_called_by_name(L, base + 1, bare)) return call(L, n - 1, 0);
     lua_pushboolean(L, !hides_value(piece.text) && !expanded.ends_in_show);
-    lua_pushcclosure(L, guarded<finish>, 1);
+    lua_pushboolean(L, !bare.empty());
+    lua_pushcclosure(L, guarded<finish>, 2);
     lua_insert(L, base + 1);
     return call(L, n, 0);
 }
@@ -392,7 +397,7 @@ namespace {
 
 Failure evaluate_pieces(lua_State* L, const std::string& entry, const std::string& name) {
     std::vector<Piece> pieces = split(L, entry);
-    const bool one_line = trim(entry).find('\n') == std::string_view::npos;
+    remember_entry(L, name, std::string(trim(entry).find('\n') == std::string_view::npos ? trim(entry) : entry));
     // Lines that declare locals belong together; so do lines that are Lua only as a whole.
     const bool together = std::any_of(pieces.begin(), pieces.end(), [&](const Piece& piece) {
         return piece.wrong || (pieces.size() > 1 && starts_with_local(piece));
@@ -402,8 +407,7 @@ Failure evaluate_pieces(lua_State* L, const std::string& entry, const std::strin
         call_library(L, "_note", "[[1,2],[3,4]] is a text in Lua; a tensor is tensor{{1, 2}, {3, 4}}");
     }
     for (const Piece& piece : pieces) {
-        if (Failure failure = run(L, piece, name))
-            return one_line ? without_needless_position(std::move(failure), name) : failure;
+        if (Failure failure = run(L, piece, name)) return told_by_lines(L, std::move(failure), name);
     }
     return {};
 }

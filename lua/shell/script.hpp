@@ -12,6 +12,7 @@ struct Failure {
     std::string message;    // "tour.lua:3: C: length 9, expected 8 like B"
     std::string traceback;  // lines "tour.lua:3: in main chunk"; those of the library are left out
     bool interrupted = false;
+    std::string position = {};  // "input[3]:1: ", where it was in front of the message and goes without saying
 
     explicit operator bool() const { return interrupted || !message.empty(); }
 };

@@ -12,6 +12,8 @@
 #include "lua/shell/heap.hpp"
 #include "lua/shell/macros.hpp"
 #include "lua/shell/names.hpp"
+#include "lua/shell/positions.hpp"
+#include "lua/shell/script.hpp"
 #include "lua/shell/signals.hpp"
 
 namespace causeway::lua {
@@ -133,6 +135,7 @@ int open_all(lua_State* L) {
     open_macros(L);
     open_names(L);
     open_script(L);
+    open_positions(L);
     push_library_globals(L);
     for (const EmbeddedFile* file = embedded_files; file->path; ++file) {
         if (!is_lua(*file)) {

@@ -182,22 +182,25 @@ TEST_CASE("inputs of claims that do not fit are named", "[bounds]") {
     const Tensor X = normal({4, 4}), B = normal({2, 6, 3}), V = normal({2, 6, 2});
     CHECK(
         message_of([] { claim("Z9"); }).starts_with("claim: \"Z9\" is none that can be checked, expected one of A1 "));
+    const std::string all_of_B7 =
+        "; B7 takes B, C [..., N, r], V [..., N, d], optional method (text), block (whole number)";
     CHECK(fault("A1", {}) == "A1: X: missing, expected a matrix, [n, n]");
     CHECK(fault("A1", {{"X", 3.0}}) == "A1: X: got a number, expected a matrix, [n, n]");
     CHECK(fault("A1", {{"X", normal({4, 5})}}) == "A1: X: 4×5, expected [n, n] with n = 4, as it has before");
     CHECK(fault("A1", {{"X", normal({2, 4, 4})}}) == "A1: X: 2×4×4, expected [n, n]");
     CHECK(fault("A1", {{"X", Tensor(DType::f32, {0, 0})}}) == "A1: X: 0×0, expected [n, n], none of them 0");
-    CHECK(fault("A1", {{"X", X}, {"Y", X}}) == "A1: has no input \"Y\", expected X");
-    CHECK(fault("B7", {{"k", X}}) == "B7: has no input \"k\", expected B, C, V, method, block");
-    CHECK(fault("A8", {{"X", X}, {"a", normal({5})}}) == "A8: a: 5, expected [n] with n = 4, as X has");
+    CHECK(fault("A1", {{"X", X}, {"Y", X}}) == "A1: has no input \"Y\", expected X [n, n]");
+    CHECK(fault("B7", {{"k", X}}) == "B7: has no input \"k\"" + all_of_B7);
+    CHECK(fault("A8", {{"X", X}, {"a", normal({5})}}) ==
+          "A8: a: 5, expected [n] with n = 4, as X has; A8 takes X [n, n], a [n]");
     CHECK(fault("A8", {{"X", X}, {"a", Tensor::full(DType::f32, {4}, 2)}}) ==
           "A8: a: has 2.0, expected gates in [0, 1]");
     CHECK(fault("A9", {{"A", Tensor::full(DType::f32, {4, 4}, -1)}, {"At", X}, {"V", X}}) ==
           "A9: A: has -1.0 at (1, 1), expected positive entries");
     CHECK(fault("B7", {{"B", B}, {"C", normal({3, 6, 3})}, {"V", V}}) ==
-          "B7: C: 3×6×3, expected [..., N, r] with 2 heads, as B has");
+          "B7: C: 3×6×3, expected [..., N, r] with 2 heads, as B has" + all_of_B7);
     CHECK(fault("B7", {{"B", B}, {"C", normal({2, 7, 3})}, {"V", V}}) ==
-          "B7: C: 2×7×3, expected [..., N, r] with N = 6, as B has");
+          "B7: C: 2×7×3, expected [..., N, r] with N = 6, as B has" + all_of_B7);
     const auto with = [&](const std::string& name, std::variant<Tensor, double, bool, std::string> value) {
         Values out{{"B", B}, {"C", B}, {"V", V}};
         out[name] = value;
@@ -205,7 +208,7 @@ TEST_CASE("inputs of claims that do not fit are named", "[bounds]") {
     };
     CHECK(fault("B7", with("block", 2.5)) == "B7: block: 2.5, expected a whole number from 1 on");
     CHECK(fault("B7", with("block", true)) ==
-          "B7: block: got a truth value, expected block length, of methods that have one, whole number");
+          "B7: block: got a truth value, expected block length, of methods that have one, whole number" + all_of_B7);
     CHECK(fault("B7", with("method", std::string("fleat"))).find("did you mean \"fleet\"?") != std::string::npos);
     Values row_based = with("method", std::string("row-based"));
     row_based["block"] = 4.0;
@@ -227,7 +230,10 @@ TEST_CASE("inputs of claims that do not fit are named", "[bounds]") {
     CHECK(
         fault("F9", {{"k", Tensor::full(DType::f32, {2, 1}, 1 + 0x1p-20)}, {"beta", Tensor::full(DType::f32, {2}, 1)}})
             .starts_with("F9: k: a key of length 1.0000009"));
-    CHECK(fault("H7", {{"q", B}, {"k", B}, {"v", V}}) == "H7: q: 2×6×3, expected [..., 1, r]: one query");
+    CHECK(
+        fault("H7", {{"q", B}, {"k", B}, {"v", V}}) ==
+        "H7: q: 2×6×3, expected [..., 1, r]: one query; H7 takes q [..., 1, r], k [..., N, r], v [..., N, d], optional "
+        "scale (number), shards (whole number)");
     CHECK(fault("H11", {{"q", normal({2, 1, 3})}, {"k", B}, {"v", V}, {"shards", 7.0}}) ==
           "H11: shards: 7, expected at most the 6 keys");
     CHECK(fault("H10", {{"s", normal({4})}, {"v", normal({4, 1})}, {"bound", -100.0}})

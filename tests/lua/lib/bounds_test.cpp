@@ -116,9 +116,27 @@ TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]")
               .starts_with("user:1: check_bound: claim: \"Z1\" is none that can be checked, expected one of A1 A2 "));
     CHECK(lua("check_bound(3)") == "user:1: check_bound: claim: expected an id such as \"A9\", got a number");
     CHECK(lua("check_bound('A1', {})") == "user:1: A1: X: missing, expected a matrix, [n, n]");
-    CHECK(lua("check_bound('A1', 3)") == "user:1: inputs: expected a table of name = value, got a number");
+    CHECK(lua("check_bound('A1', 3)") ==
+          "user:1: inputs: expected a table of name = value, got a number; A1 takes X [n, n]");
+    // What is missing, unknown or of another shape is said with the shapes of all inputs, of every claim.
+    const std::string takes = "; F9 takes k [C, r], beta [C], optional a [C]";
+    CHECK(lua("check_bound('F9', {k = ones(3, 2)})") ==
+          "user:1: F9: beta: missing, expected β of each, from 0 to 2/|k|², [C]" + takes);
+    CHECK(lua("check_bound('F9', {k = ones(3, 2), beta = ones(4)})") ==
+          "user:1: F9: beta: 4, expected [C] with C = 3, as k has" + takes);
+    CHECK(lua("check_bound('F9', {k = ones(3, 2), beta = 'b'})").ends_with(", [C]" + takes));
+    CHECK(lua("check_bound('F9', {q = ones(3, 2)})") == "user:1: F9: has no input \"q\"" + takes);
+    CHECK(lua("check_bound('F9', 3)").ends_with("got a number" + takes));
+    CHECK(lua("return check_bound('B1').takes") ==
+          "B, C [..., N, r], V [..., N, d], optional method (text), block (whole number), decay (number), "
+          "normalize (true or false)");
+    CHECK(
+        lua("local help = causeway._page_of('check_bound'):gsub('%s+', '') for _, claim in ipairs(check_bound()) do "
+            "if not help:find(claim.takes:gsub('%s+', ''), 1, true) then return claim.id, help end end return 'all'") ==
+        "all");
+    CHECK(lua("return tostring(check_bound()):find('k %[C, r%], beta %[C%], optional') ~= nil") == "true");
     CHECK(lua("check_bound('A1', {randn(2, 2)})") ==
-          "user:1: inputs: expected a table of name = value, got the key 1; check_bound(claim) lists the names");
+          "user:1: inputs: expected a table of name = value, got the key 1; A1 takes X [n, n]");
     CHECK(lua("check_bound('A1', {X = {}})") == "user:1: X: expected a Tensor, got a table");
     CHECK(lua("check_bound('B7', 1, 2)") ==
           "user:1: check_bound: inputs: several, expected one table of name = value, as check_bound(claim) lists them");
@@ -126,9 +144,11 @@ TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]")
     CHECK(lua("check_bound('B7', {q = B, B = B, k = B, v = B})") ==
           "user:1: check_bound: inputs: q and B are the same, expected one of them");
     CHECK(lua("check_bound('A9', {A = ones(2, 2), At = ones(2, 2), v = ones(2, 1)})") ==
-          "user:1: A9: has no input \"v\" (did you mean \"V\"?)");
+          "user:1: A9: has no input \"v\" (did you mean \"V\"?); A9 takes A, At [N, N], V [N, d]");
     CHECK(lua("check_bound('B7', {B = ones(2, 2), C = ones(2, 3), V = ones(2, 1)})") ==
-          "user:1: B7: C: 2×3, expected [..., N, r] with r = 2, as B has");
+          "user:1: B7: C: 2×3, expected [..., N, r] with r = 2, as B has; B7 takes B, C [..., N, r], V "
+          "[..., N, "
+          "d], optional method (text), block (whole number)");
 }
 
 TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank][bounds]") {
@@ -165,7 +185,8 @@ TEST_CASE("check_bound says an unknown input first, and takes a decay a head", "
         INFO(decay);
         const std::string given = std::string("with(") + decay + ")";
         CHECK(lua("return check_bound('B7', " + given + ")") ==
-              "B7: has no input \"decay\", expected B, C, V, method, block");
+              "B7: has no input \"decay\"; B7 takes B, C [..., N, r], V [..., N, d], optional method (text), "
+              "block (whole number)");
         CHECK(lua("local e = check_bound('C3', " + given +
                   ") local n = #e // 3 return e.holds, #e % 3, "
                   "(e[1].what:match(', head %d$')), (e[#e].what:match(', head %d$')), "

@@ -396,6 +396,10 @@ TEST_CASE("the scale of each attention call is told beside that of other librari
     CHECK(contains(pages("causal_linear_attention"), "The scale is 1 by default"));
     CHECK(contains(pages("linear_attention"), "The scale is 1 by default; that of ONNX's operator"));
     CHECK(contains(pages("gla"), "scale = 1 / math.sqrt(d_k)"));
+    for (const char* kernel : {"chunk_gla", "fused_recurrent_gla", "fla.ops.gla.chunk_gla", "chunk_delta_rule"}) {
+        CAPTURE(kernel);
+        CHECK(causeway::testing::count(pages(kernel), "scale is 1") == 1);  // once is enough
+    }
     CHECK(contains(pages("softmax_attention"), "The scale is 1/sqrt(d) by default"));
 }
 

@@ -454,6 +454,111 @@ TEST_CASE("a function is called in the table what its user says", "[lua][benchma
           at + "method: expected a name or a function(B, C, V, options), got a number");
 }
 
+TEST_CASE("benchmark_method repeats slow calls less often, and says how often", "[lua][benchmark]") {
+    Shell lua;
+    lua("function of(f, more) local o = {lengths = {4}, heads = 1, rank = 2, reference = false, show = false} "
+        "for name, x in pairs(more or {}) do o[name] = x end return benchmark_method(f, o) end "
+        "quick, slow = function(B, C, V) return V end, function(B, C, V) local t = clock() + 0.4 repeat until clock() "
+        "> t return V end");
+    CHECK(lua("b = of(quick) return b[1].repeats, b.title:match('mean ± std of [^;]*')") == "15 mean ± std of 15");
+    CHECK(lua("b = of(slow) return b[1].repeats, b.title:match('mean ± std of [^;]*')") == "3 mean ± std of 3");
+    CHECK(
+        lua("b = of(slow, {methods = {quick = quick}}) return b[1].repeats, b[2].repeats, b.title:match('of [^;]*')") ==
+        "3 15 of 3 to 15");
+    CHECK(lua("return of(slow, {repeats = 4})[1].repeats, of(quick, {repeats = 20})[1].repeats") == "4 20");
+    CHECK(lua("b = of(function() error('no') end) return b[1].status, b.title:match('mean ± std(.-);')") == "error ");
+}
+
+TEST_CASE("benchmark_method measures all methods at lengths that take seconds, one method at longer ones too",
+          "[lua][benchmark]") {
+    Shell lua;
+    const std::string options = "heads = 1, rank = 1, repeats = 1, show = false, reference = false";
+    CHECK(lua("return table.concat(benchmark_method{" + options + "}.lengths, ' ')") == "128 512 2048");
+    CHECK(lua("return table.concat(benchmark_method('fleet', {" + options + "}).lengths, ' ')") == "128 512 2048 8192");
+    CHECK(lua("return table.concat(benchmark_method{methods = {'fleet'}, " + options + "}.lengths, ' ')") ==
+          "128 512 2048 8192");
+}
+
+TEST_CASE("benchmark_update shows updates and modes beside each other, each right before it is timed",
+          "[lua][benchmark]") {
+    Shell lua;
+    const std::string small = "lengths = {5, 70}, heads = 2, rank = 4, dim = 3, repeats = 2, show = false";
+    lua("function rows(b) local list = {} for i, row in ipairs(b) do list[i] = row.update .. '/' .. row.mode .. '/' .. "
+        "row.N .. '/' .. row.status end return table.concat(list, ' ') end");
+    CHECK(lua("b = benchmark_update{" + small + "} return #b, rows(b)")
+              .starts_with("24 linear/recurrent/5/ok linear/chunkwise/5/ok linear/parallel/5/ok gated/recurrent/5/ok"));
+    CHECK(lua("local worst = 0 for _, row in ipairs(b) do worst = math.max(worst, row.error) end return worst > 0 and "
+              "worst < 1e-5, b[1].method, b.origin.seed") == "true linear, recurrent 1");
+    CHECK(lua("return rows(benchmark_update('gated_delta', {gate = 'channel', chunk = 16, modes = {'chunkwise'}, " +
+              small + "}))") == "gated_delta/chunkwise/5/ok gated_delta/chunkwise/70/ok");
+    CHECK(
+        lua("return rows(benchmark_update{updates = {'delta', 'linear'}, modes = {'recurrent'}, dtype = 'BFloat16', " +
+            small + "})") == "delta/recurrent/5/ok linear/recurrent/5/ok delta/recurrent/70/ok linear/recurrent/70/ok");
+    const std::string table = lua("return (tostring(benchmark_update('delta', {" + small + "})):gsub('%s+', ' '))");
+    for (const char* part : {" update mode ", "N = 70", " delta chunkwise ", "a gate per head", "* fastest"}) {
+        CAPTURE(part, table);
+        CHECK(table.find(part) != std::string::npos);
+    }
+    // One that gives something else has an error and no time.
+    CHECK(lua("local own = causeway.linear_attention causeway.linear_attention = function(q, k, v, o) local O, S = "
+              "own(q, k, v, o) if o.mode == 'parallel' then O = O * 1.5 end return O, S end "
+              "b = benchmark_update('delta', {" +
+              small + "}) causeway.linear_attention = own return rows(b), b[3].mean") ==
+          "delta/recurrent/5/ok delta/chunkwise/5/ok delta/parallel/5/wrong delta/recurrent/70/ok "
+          "delta/chunkwise/70/ok delta/parallel/70/wrong nil");
+    CHECK(lua("return tostring(b):gsub('%s+', ' '):find('delta, parallel disagrees with the recurrence in Float64 at N "
+              "= 5: largest "
+              "relative error 0.50', 1, true) ~= nil") == "true");
+    CHECK(lua("return #b:plot():text() > 0, b:markdown():find('| delta ', 1, true) ~= nil") == "true true");
+}
+
+TEST_CASE("benchmark_update takes tensors of the user's, of either layout", "[lua][benchmark]") {
+    Shell lua;
+    lua("seed(2) q, k, v = randn(1, 4, 12, 3), l2norm(randn(1, 2, 12, 3)), randn(1, 2, 12, 5) "
+        "g, beta = -rand(1, 2, 12), rand(1, 2, 12) "
+        "function run(o) o.repeats, o.show = 1, false b = benchmark_update(o) local list = {} "
+        "for i, row in ipairs(b) do list[i] = row.update .. '/' .. row.status end return table.concat(list, ' ') end");
+    CHECK(lua("return run{inputs = {q, k, v}, modes = 'chunkwise'}") == "linear/ok");
+    CHECK(lua("return run{inputs = {q = q, k = k, v = v, beta = beta}, modes = 'chunkwise'}") == "linear/ok delta/ok");
+    CHECK(lua("return run{inputs = {q, k, v, log_decay = g, beta = beta}, modes = 'recurrent', lengths = {3, 12}}") ==
+          "linear/ok gated/ok delta/ok gated_delta/ok linear/ok gated/ok delta/ok gated_delta/ok");
+    CHECK(lua("return b.title:match('on the inputs given.*')") ==
+          "on the inputs given, batch 1, 2 heads, r = 3, d = 5, Float32, with their own gates");
+    lua("function t(x) return permutedims(x, 1, 3, 2, 4) end function t3(x) return permutedims(x, 1, 3, 2) end");
+    CHECK(lua("return run{inputs = {t(q), t(k), t(v), log_decay = t3(g), beta = t3(beta)}, layout = 'bnhd', modes = "
+              "'parallel', lengths = {3, 12}}")
+              .ends_with("linear/ok gated/ok delta/ok gated_delta/ok"));
+    CHECK(lua("return b.lengths[2], b.title:match('batch 1, 2 heads, r = 3, d = 5') ~= nil") == "12 true");
+    CHECK(lua("return run{inputs = {q(1), k(1), v(1), beta = 0.5}, modes = 'chunkwise'}") == "linear/ok delta/ok");
+
+    const std::string at = "user:1: benchmark_update: ";
+    CHECK(lua("benchmark_update('delta', {inputs = {q, k, v}})") ==
+          at + "inputs: \"delta\" takes beta too: inputs = {q, k, v, beta = beta}");
+    CHECK(lua("benchmark_update{inputs = {q, k}}") ==
+          at + "inputs: v is nothing, expected a tensor on the CPU, [batch, heads, N, width]");
+    CHECK(lua("benchmark_update{inputs = {q, k, v(':', ':', {1, 5}, ':')}}") ==
+          at + "inputs: q is a 1×4×12×3 Tensor{Float32} and v a 1×2×5×5 Tensor{Float32}, expected as many tokens");
+    CHECK(lua("benchmark_update{inputs = {q, k, v, beta = rand(1, 2, 11)}}") ==
+          at + "inputs: beta is a 1×2×11 Tensor{Float32} and v a 1×2×12×5 Tensor{Float32}, expected as many tokens");
+    CHECK(lua("benchmark_update{inputs = {q, k, v}, rank = 3}") ==
+          at + "rank: given beside inputs, whose tensors have their own; leave it out");
+    CHECK(lua("benchmark_update(q, k, v)")
+              .ends_with("tensors of yours are inputs: benchmark_update{inputs = {q, k, v, "
+                         "log_decay = g, beta = beta}}"));
+    CHECK(lua("benchmark_update('fleet')") == at + "update: \"fleet\" is a method of causal linear attention: "
+                                                   "benchmark_method(\"fleet\") times it");
+    CHECK(lua("benchmark_method('gated_delta')") ==
+          "user:1: benchmark_method: method: \"gated_delta\" is an update of linear_attention: "
+          "benchmark_update(\"gated_delta\") times it");
+    CHECK(lua("benchmark_update('gated_dalta')") ==
+          at + "update: unknown name \"gated_dalta\" (did you mean \"gated_delta\"?)");
+    CHECK(lua("benchmark_update{modes = {'chunk'}}") ==
+          at + "modes: unknown name \"chunk\" (did you mean \"chunkwise\"?)");
+    CHECK(lua("benchmark_update{updates = {}}") == at + "updates: expected names such as {\"gated_delta\"}, got none");
+    CHECK(
+        lua("benchmark_update(recurrence{})").ends_with("a rule of yours is timed by benchmark_method(rule, options)"));
+}
+
 TEST_CASE("a table of results writes itself to a file", "[lua][table]") {
     Shell lua;
     CHECK(lua("t = text_table({{N = 1, name = 'a,b'}}) return t:save(dir .. 'a.csv'):save(dir .. 'a.html'):save(dir .. "

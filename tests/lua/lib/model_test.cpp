@@ -163,6 +163,17 @@ TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[l
     CHECK(lua("model('no such model')") ==
           "user:1: model: \"no such model\" is neither a file, a folder nor a known name, expected one of those: "
           "smollm2");
+    // A path nearly right, in folders too; ~/ is the home.
+    lua("mkpath(dir .. 'data/tiny-llama') mkpath(dir .. 'data/other')");
+    const std::string meant =
+        " is neither a file, a folder nor a known name (did you mean \"" + lua.path("data/tiny-llama") + "\"?)";
+    for (const char* name : {"data/tiny-lama", "dtaa/tiny-llama", "dat/tiny-llma"})
+        CHECK(lua("model(dir .. '" + std::string(name) + "')") == "user:1: model: \"" + lua.path(name) + "\"" + meant);
+    CHECK(lua("model(dir .. 'data/nothing-like-it')").ends_with("expected one of those: smollm2"));
+    CHECK(lua("model(dir .. 'nothing-like-it/tiny-llama')").ends_with("expected one of those: smollm2"));
+    const Variable home("HOME", lua.path("data"));
+    CHECK(contains(lua("model('~/other')"), lua.path("data/other")));
+    CHECK(contains(lua("model('~/tiny-lama')"), "(did you mean \"" + lua.path("data/tiny-llama") + "\"?)"));
     CHECK(lua("model('x', {sizee = 1})") == "user:1: model: unknown option \"sizee\" (did you mean \"size\"?)");
     CHECK(lua("model('x', {device = 'tpu'})") == "user:1: device: \"tpu\", expected \"cpu\" or \"gpu\"");
     if (lua("return has_gpu()").find("true") == std::string::npos)

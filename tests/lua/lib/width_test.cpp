@@ -87,6 +87,7 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
                  "= "
                  "{'fleet'}}",
                  "q = randn(1, 2, 40, 8); benchmark_method{inputs = {q, q, q}, repeats = 2}",
+                 "benchmark_update{lengths = {8, 16, 32, 64}, heads = 1, rank = 2, repeats = 2}",
                  "sweep{grid = {N = {8, 16}, method = {'fleet', 'outer-product-blockwise'}}, save = dir .. 'a', run = "
                  "function(p) return btime(function() return ones(p.N, p.N) end, {samples = 2, show = false}) end}",
                  "sweep{grid = {a = {1}, b = {1}}, run = function() local t = {} for i = 1, 30 do t['name' .. i] = i / "
@@ -96,6 +97,7 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
                  "{rank = 16})",
                  "lowrank_error(q, k, B, C, {v = v})",
                  "lowrank_error(q, k, B, C, {v = v}):table()",
+                 "{w = 1000 / 3 * ones(3, 3), one_more_name_that_is_long = -ones(9) / 3, {a = -ones(3, 3) / 3}}",
                  "check_bound()",
                  "check_bound('H11')",
                  "check_bound('B7', {B = q, C = k, V = v})",

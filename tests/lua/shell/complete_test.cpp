@@ -40,6 +40,13 @@ TEST_CASE("options and their choices are offered inside calls", "[lua][complete]
     CHECK(shell.words("fetch(0, \"fi") == Words{});
     CHECK(shell.words("fetch({nested = {c")[0] != "colour");
     CHECK(shell.words("fetch{1}:c") == Words{});
+    CHECK(shell.words("fetch{colour = {'gr") == Words{"green", "grey"});
+    CHECK(shell.words("fetch(1, {colour = {'red', \"g") == Words{"green", "grey"});
+    CHECK(shell.words("fetch{colour = {{'gr") == Words{});
+    CHECK(shell.words("colour = {'gr") == Words{});
+    CHECK(shell.words("benchmark_update{modes = {'ch") == Words{"chunkwise"});
+    CHECK(shell.words("benchmark_method{methods = {'fleet', 'fleet-") == Words{"fleet-untiled"});
+    CHECK(shell.words("benchmark_method('causal-") == Words{"causal-dot-product"});
     CHECK(complete(shell.state.get(), "fetch(1, {c").begin == 10);
 }
 

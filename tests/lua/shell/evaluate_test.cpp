@@ -47,6 +47,87 @@ private:
 
 }  // namespace
 
+TEST_CASE("where an error is in an entry is told by the line that stands there", "[lua][evaluate]") {
+    const std::unique_ptr<lua_State, decltype(&lua_close)> state(new_state(), lua_close);
+    Recorder recorder;
+    set_display(state.get(), recorder);
+    int count = 0;
+    const auto told = [&](const std::string& entry) {
+        const Failure failure = evaluate(state.get(), entry, "input[" + std::to_string(++count) + "]");
+        return failure.message + (failure.traceback.empty() ? "" : "\n" + failure.traceback);
+    };
+    // Within the line that was typed nothing but the message.
+    CHECK(told("error('no')") == "no");
+    CHECK(told("map(ones(2), function(x) return nil + 1 end)") == "attempt to perform arithmetic on a nil value");
+    CHECK(told("grad(function(p) error('no') end, ones(2))") == "no");
+    // Of another entry its line.
+    told("f = function() error('deep') end");  // the fourth
+    CHECK(told("f()") == "deep\ninput[4]:1: in function 'f'\n  f = function() error('deep') end");
+    told("function g(x)\n  local y = 2\n  return error('in ' .. x) + y\nend");  // the sixth
+    CHECK(told("g(3)") == "input[6]:3: in 3\ninput[6]:3: in function 'g'\n  return error('in ' .. x) + y");
+    CHECK(told("function h() return g(1) + f() end\n\nh()")
+              .ends_with("\ninput[8]:1: in function 'h'\n  function h() return g(1) + f() end\n"
+                         "input[8]:3: in main chunk\n  h()"));
+    // What a sweep or a rule caught on its way too.
+    told("run = function(p) return p.N + nil end");  // the ninth
+    CHECK(told("sweep{grid = {N = {1}}, run = run}") ==
+          "attempt to perform arithmetic on a nil value (sweep at N = 1)\ninput[9]:1:\n"
+          "  run = function(p) return p.N + nil end");
+    told("q = ones(1, 1, 3, 2)");
+    told("rule = recurrence{a = function(x) return x.f + nil end}");  // the twelfth
+    CHECK(told("rule(q, q, q, {f = ones(1, 1, 3)})") ==
+          "recurrence: a: +: expected a Tensor, got nothing\ninput[12]:1:\n  rule = recurrence{a = function(x) return "
+          "x.f + nil "
+          "end}");
+    // A long line is cut.
+    told("long = function() local a_name_that_is_long, another_one_that_is = 1, 2 error('no') end");
+    CHECK(told("long()") ==
+          "no\ninput[14]:1: in function 'long'\n  long = function() local a_name_that_is_long, another_one_that_is …");
+    // Cells of a table, and notes.
+    CHECK(told("b = benchmark_method(f, {lengths = {4}, heads = 1, rank = 2, show = false}) error(b[1].message, 0)") ==
+          "deep");
+    // Lines of an entry are counted from its first, whatever came before it in pieces of their own.
+    CHECK(told("x = 1\n\ny = 2\nz = x + nil").starts_with("input[17]:4: attempt to perform arithmetic"));
+    CHECK(told("x = 1\ny = = 2").starts_with("input[18]:2: unexpected symbol"));
+}
+
+TEST_CASE("what an entry has written to a file is told by the path, not shown once more", "[lua][evaluate]") {
+    Session session;
+    const causeway::testing::TemporaryFolder folder;
+    const std::string table = folder / "a.csv", page = folder / "a.md";
+    session("t = text_table({{column = 1}})");
+    CHECK(session("t:save('" + table + "')") == "saved as " + table + "\n");
+    CHECK(session("ans == t") == "true\n");
+    CHECK(session("t:save('" + table + "'):save('" + page + "')") == "saved as " + table + "\nsaved as " + page + "\n");
+    CHECK(session("t:save('" + table + "');") == "");
+    CHECK(session("u = t:save('" + table + "')") == "");
+    CHECK(contains(session("t"), "column"));
+    CHECK(contains(session("t:save('" + table + "'); t"), "column"));
+    CHECK(session("show_table{{N = 1}}:save('" + table + "')").ends_with("saved as " + table + "\n"));
+    CHECK(session("sweep{grid = {N = {1}}, run = function() return 1 end}:save('" + table + "')") ==
+          "saved as " + table + "\n");
+    CHECK(session("b = benchmark_method('fleet', {lengths = {8}, heads = 1, rank = 2, repeats = 1, show = false}); "
+                  "b:save('" +
+                  table + "')") == "saved as " + table + "\n");
+    const std::string picture = folder / "a.svg";
+    CHECK(session("p = plot({1, 2}); p:save('" + picture + "')") == "saved as " + picture + "\n");
+    CHECK(contains(session("plot({1, 2}, {save = '" + picture + "'})"), "⠀") == contains(session("plot({1, 2})"), "⠀"));
+    CHECK(count(session("plot({1, 2}, {save = '" + picture + "'})"), "saved as") == 0);
+}
+
+TEST_CASE("a path of load that is nearly right has a hint at what is there", "[lua][evaluate]") {
+    Session session;
+    const causeway::testing::TemporaryFolder folder;
+    session("save('" + folder / "prompts.csv" + "', {{N = 1}})");
+    const std::string hint = "\nhint: did you mean \"" + folder / "prompts.csv" + "\"?";
+    CHECK(session("load('" + folder / "promts.csv" + "')") ==
+          "error: " + folder / "promts.csv" + ": cannot be read: No such file or directory" + hint);
+    CHECK(session("load('" + folder / "prompts" + "')").ends_with(hint));
+    CHECK(!contains(session("load('" + folder / "elsewhere.csv" + "')"), "hint"));
+    // A file that the user did not name is none of the user's to spell.
+    CHECK(!contains(session("p = '" + folder / "prom" + "' load(p .. 'ts.csv')"), "hint"));
+}
+
 TEST_CASE("a result that its function shows is shown once, and again when asked for", "[lua][evaluate]") {
     Session session;
     const std::string measured = "1 sample,";

@@ -135,7 +135,7 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
     CHECK(shell.answer("x = = 1") == "error: unexpected symbol near '='\n");
     CHECK(shell.answer("f = function() error('deep') end") == "");
     CHECK(shell.answer("f()") ==
-          "error: input[5]:1: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\tinput[6]:1: in main chunk\n");
+          "error: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\t  f = function() error('deep') end\n");
     CHECK(shell.answer("x") == "1\n");
     CHECK(shell.answer("function g() return g() + 1 end g()").find("stack overflow") != std::string::npos);
     CHECK(shell.answer("tostring, print, error = nil") == "");
