@@ -12,6 +12,7 @@
 #include "lua/shell/heap.hpp"
 #include "lua/shell/macros.hpp"
 #include "lua/shell/names.hpp"
+#include "lua/shell/script.hpp"
 #include "lua/shell/signals.hpp"
 
 namespace causeway::lua {
