@@ -92,14 +92,15 @@ function verdicts.same_exponent(ours, printed)
     verdicts.fit_text(ours), verdicts.fit_text(printed)) }
 end
 
---- An exponent that a formula states, such as 1 for O(N): the fit's interval lies within 0.25 of it.
+--- An exponent that a formula states, such as 1 for O(N): the fit's interval lies within 0.25 of it. It differs where
+--- the interval is beyond it and the fit is more than 0.25 off; two points, whose interval is infinite, are undecided.
 function verdicts.exponent_is(fit, stated)
   if not fit then return verdicts.not_run("too few lengths were measured") end
   local off = math.abs(fit.exponent - stated)
   local word = "undecided"
-  if off + (fit.count > 2 and fit.half or math.huge) <= verdicts.exponent_margin then
+  if off + fit.half <= verdicts.exponent_margin then
     word = "holds"
-  elseif off > math.max(fit.count > 2 and fit.half or 0, verdicts.exponent_margin) then
+  elseif off > math.max(fit.half, verdicts.exponent_margin) then
     word = "differs"
   end
   return { verdict = word, value = fit.exponent, statistic = string.format("N^%s here, N^%g stated",
