@@ -1,6 +1,7 @@
 -- fleet, Table 4: throughput of a whole model on random tokens, prompts of 2k to 3k, by each method.
 --
 --   causeway experiments/fleet/table4.lua                --quick: half a minute; five minutes; --full: an hour
+--   causeway experiments/fleet/table4.lua --device gpu   the prompts of --full
 --
 -- The document names neither the model nor the unit. Here a TransNormer with random weights reads a prompt of random
 -- tokens, and tokens a second are counted: --quick a small one, 256 tokens; otherwise two layers of the width of the 7B
@@ -8,14 +9,15 @@
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local verdicts, models = dofile(folder .. "/../lib/verdicts.lua"), dofile(folder .. "/../lib/model_runner.lua")
 local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", name = "table4",
-  title = "throughput of a whole model", rules = { device = { "cpu" } },
+  title = "throughput of a whole model",
   differs = "Printed: a model that is not named, on an A6000, without a unit. Here: tokens a second of a TransNormer "
-    .. "with random weights." })
-local what = ({
+    .. "with random weights; on a GPU, in Float32, the prompts of --full, and logits of the last token alone, as "
+    .. "copying all takes longer than reading." })
+local what = models.size(item, {
   quick = { arch = "transnormer", size = "tiny", length = 256 },
   standard = { arch = "transnormer", size = "7b", layers = 2, length = 512 },
   full = { arch = "transnormer", size = "7b", layers = 2, length = 2500 },
-})[item.mode]
+})
 what.batches, what.methods = { 1 }, {}
 local names = { FleetAttention = "fleet" }
 for i, row in ipairs(item:printed()) do what.methods[i] = names[row.method] or row.method end

@@ -30,7 +30,7 @@ end
 
 -- Times of a model here, shown and judged.
 local function measure(item, what)
-  local rows = models.decoding(item, what)
+  local rows, cells = models.decoding(item, what)
   local faster, with_both, x, differences = 0, 0, {}, {}
   for _, row in ipairs(rows) do
     if type(row.tree) == "number" and type(row.ring) == "number" then
@@ -45,6 +45,9 @@ local function measure(item, what)
     columns = { { key = "N", align = "right" }, { key = "tree", digits = 3 }, { key = "ring", digits = 3 },
       { key = "ratio", title = "ring ÷ tree", format = "%.2f" } },
     note = "without the prompt: what eleven tokens take less what one takes" })
+  item:table(cells, { title = "Every cell, " .. about, columns = { "method", { key = "N", align = "right" },
+    { key = "time", title = "seconds", digits = 3 }, { key = "lower", title = "quartile", digits = 3 },
+    { key = "upper", title = "quartile", digits = 3 }, { key = "samples", title = "n", align = "right" } } }, true)
   item:judge("tree attention is the faster one here, " .. about, "time", with_both > 0 and verdicts.equal(faster,
     with_both, "lengths") or verdicts.not_run("no length has both times"), "H23")
   item:judge("ring less tree grows in proportion to the length here, " .. about, "time",

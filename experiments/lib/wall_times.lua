@@ -2,7 +2,8 @@
 --   wall_times(item, sizes)     sizes: of each mode {arch =, size =, layers =, length =}, length being that of a prompt
 --
 -- Measured: the time in which the model reads prompts of random tokens, for a hundred of them. The document kept two
--- layers of its models; so is done here with their widths. What it says of its own cells is recomputed.
+-- layers of its models; so is done here with their widths. What it says of its own cells is recomputed. On a GPU the
+-- prompts are those of --full.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, models = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/model_runner.lua")
 
@@ -44,13 +45,14 @@ local function measured_rows(item, what)
     local row = { method = printed.method, batch = printed.batch_size, printed = printed.avg_time_s,
       std = printed.std_s }
     local name = row.method == "Original" and "own" or models.method_of[row.method]
-    local time = name and time_of(name, row.batch) or "LA has one form on the CPU"
+    local time = name and time_of(name, row.batch) or "LA has one form " .. (item.options.device == "gpu"
+      and "in a model" or "on the CPU")
     if type(time) == "table" then
       local scale = prompts / row.batch
       row.here, row.lower, row.upper = time.seconds * scale, time.lower * scale, time.upper * scale
       row.samples, row.attention = time.samples, time.attention and 100 * time.attention
     else
-      row.here = time
+      row.here, row.lower, row.upper, row.samples = time, "–", "–", 0
     end
     rows[i] = row
     if not by[row.method] then
@@ -66,7 +68,7 @@ local function measured_rows(item, what)
 end
 
 return function(item, sizes)
-  local what = sizes[item.mode]
+  local what = models.size(item, sizes)
   what.methods = { "own" }
   for _, row in ipairs(item:printed()) do
     local name = models.method_of[row.method]

@@ -292,6 +292,33 @@ TEST_CASE("a table of whole models has a time or a reason in every cell", "[expe
     CHECK(item["others"].get<double>() <= 1);
 }
 
+// A model that notes how it was asked for, and of which tokens logits were asked, in the place of one on a GPU.
+TEST_CASE("times of whole models on a GPU are of the large prompts, in Float32, without copying logits",
+          "[experiments][reproduce]") {
+    Shell lua;
+    lua("models = dofile('" + experiments +
+        "lib/model_runner.lua') asked, real = {}, model "
+        "function model(o) asked.model = o.device .. ' ' .. o.type o.device, o.type = nil, 'f32' local m = real(o) "
+        "return setmetatable({}, {__index = function(_, name) return function(_, a, b) "
+        "if name == 'logits' and #a[1] > 64 then asked[#a] = b.last end return m[name](m, a, b) end end}) end "
+        "item = {mode = 'quick', options = {device = 'gpu'}, sweep = function(_, o) return sweep(o) end} "
+        "what = {arch = 'transnormer', size = 'tiny', length = 96, batches = {1, 2}, "
+        "methods = {'own', 'lightning-attention-2', 'none'}} time = models.times(item, what)");
+    CHECK(lua("return asked.model, asked[1], asked[2]") == "gpu f32 true true");
+    CHECK(lua("a, b = time('own', 1), time('lightning-attention-2', 2) return a.seconds > 0, a.samples > 0, "
+              "a.attention, b.seconds > 0") == "true true nil true");
+    CHECK(lua("return time('none', 1)").starts_with("refused: with: nothing is named \"none\", expected"));
+    // Neither the table of embeddings nor that of the output is a product for each token: 256 rows of 256.
+    CHECK(
+        lua("m, n = real{arch = 'transnormer', size = 'tiny', weights = 'random'}, 0 for _, l in ipairs(m:layers()) do "
+            "c = cost('lightning-attention-2', {N = 96, r = l.width, d = l.value_width, decay = true}) "
+            "n = n + l.heads * (c.multiplies + c.adds) end weights = m:about().parameters - 2 * 256 * 256 "
+            "return math.abs(b.attention / (n / (n + 2 * 96 * weights)) - 1) < 1e-12") == "true");
+    lua("sizes = {quick = 1, standard = 2, full = 3} function size_in(mode, device) return models.size({mode = mode, "
+        "options = {device = device}}, sizes) end");
+    CHECK(lua("return size_in('quick', 'gpu'), size_in('standard', 'gpu'), size_in('standard', 'cpu')") == "1 3 2");
+}
+
 TEST_CASE("a model that does not fit says how much memory it takes", "[experiments][reproduce]") {
     const TemporaryFolder folder;
     const Output output = run_in(folder, {experiments + "tree/table1.lua", "--quick"});
@@ -312,6 +339,17 @@ TEST_CASE("a model that does not fit says how much memory it takes", "[experimen
     }
     CHECK(reasons == 8);
     CHECK(contains(output.out, "Seconds for ten tokens here: llama tiny, 8 shards"));
+    int cells = 0;
+    for (const json& part : item["parts"]) {
+        if (!part.contains("rows") || !part["rows"][0].contains("samples")) continue;
+        for (const json& row : part["rows"]) {
+            CHECK(row["samples"].get<int>() >= 1);
+            CHECK(row["lower"].get<double>() <= row["time"].get<double>());
+            CHECK(row["time"].get<double>() <= row["upper"].get<double>());
+            ++cells;
+        }
+    }
+    CHECK(cells == 6);  // three lengths, tree and ring
 }
 
 TEST_CASE("what experiments share: text in lines, a middle, exact blocks", "[experiments]") {
