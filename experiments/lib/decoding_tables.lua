@@ -33,6 +33,7 @@ local function measure(item, what)
   local rows, cells = models.decoding(item, what)
   local faster, with_both, x, differences = 0, 0, {}, {}
   for _, row in ipairs(rows) do
+    row.ratio = "–"
     if type(row.tree) == "number" and type(row.ring) == "number" then
       with_both = with_both + 1
       row.ratio = row.ring / row.tree
