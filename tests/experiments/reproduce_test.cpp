@@ -1,5 +1,9 @@
 // The reproduction of the documents' tables and figures: the rules of its verdicts, that nothing printed is left out,
 // and a small run with its page.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -36,6 +40,27 @@ std::set<std::string> items() {
 Output reproduce(const TemporaryFolder& folder, std::vector<std::string> options) {
     options.insert(options.begin(), experiments + "reproduce.lua");
     return run_in(folder, options);
+}
+
+// Whether a process works in the folder.
+bool in_use(const std::string& folder) {
+    for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+        std::error_code gone;
+        if (std::filesystem::read_symlink(process.path() / "cwd", gone) == std::filesystem::path(folder)) return true;
+    }
+    return false;
+}
+
+// Puts one number in the place of all medians that a sweep has kept.
+void replace_medians(const std::string& path, const std::string& number) {
+    std::istringstream rows(read_bytes(path));
+    std::string changed;
+    for (std::string line; std::getline(rows, line);) {
+        json row = json::parse(line);
+        if (row.contains("values") && row["values"].contains("median")) row["values"]["median"] = json::parse(number);
+        changed += row.dump() + "\n";
+    }
+    write_bytes(path, changed);
 }
 
 }  // namespace
@@ -212,6 +237,15 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         CAPTURE(beside.err);
         CHECK(beside.status == 0);
         CHECK(contains(read_bytes(place + "index.html"), "statistic there"));
+        CHECK(contains(beside.out, "Of 1 verdicts that both runs have, 1 are the same and 0 are not."));
+        json changed = json::parse(read_bytes(folder / "first/items.json"));
+        for (json& one : changed["items"])
+            for (json& v : one["verdicts"])
+                if (one["document"] == "tpu" && one["name"] == "quoted") v["verdict"] = "differs";
+        write_bytes(folder / "changed.json", changed.dump());
+        const Output other = reproduce(folder, {"--page", "--compare", "changed.json"});
+        CHECK(contains(other.out, "Of 1 verdicts that both runs have, 0 are the same and 1 are not."));
+        CHECK(contains(read_bytes(place + "index.html"), "Verdicts that are not the same"));
         CHECK(reproduce(folder, {"--page", "--compare", "first/verdicts.json"}).status == 0);
         const Output none = reproduce(folder, {"--page", "--compare", "first/index.html"});
         CHECK(none.status == 2);
@@ -235,6 +269,65 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         CHECK(reproduce(folder, {"--quick", "--only", "leet/table2,tpu/quoted"}).status == 0);
         CHECK(json::parse(read_bytes(kept))["date"] != "before");
     }
+}
+
+TEST_CASE("rows of an earlier run are kept for the items that the stopped run had begun, and for no others",
+          "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const std::vector<std::string> command{"--quick", "--only", "fleet/table4"};
+    REQUIRE(reproduce(folder, command).status == 0);
+    const std::string place = folder / "results/reproduce/";
+    const auto stopped = [&](const std::string& begun) {
+        std::filesystem::remove(place + "fleet/table4/item.json");
+        replace_medians(place + "fleet/table4/quick/rows.jsonl", "0.125");
+        write_bytes(place + "running.json",
+                    R"({"mode": "quick", "device": "cpu", "only": "fleet/table4", "begun": [)" + begun + "]}");
+    };
+    const auto kept = [&] {
+        REQUIRE(reproduce(folder, command).status == 0);
+        const json item = json::parse(read_bytes(place + "fleet/table4/item.json"));
+        CHECK(item["command"] == "./lab experiments/fleet/table4.lua --quick");
+        std::size_t from_before = 0;
+        for (const json& row : item["parts"][0]["rows"]) from_before += row["here"] == 256 / 0.125;
+        CHECK(item["parts"][0]["rows"].size() == 6);
+        return from_before;
+    };
+    stopped(R"("fleet/table4")");
+    CHECK(kept() == 6);
+    stopped("");
+    CHECK(kept() == 0);
+    CHECK(run_in(folder, {experiments + "fleet/table4.lua", "--resume", "--fresh"}).err ==
+          "error: --resume: given together with --fresh, expected one of them\n");
+}
+
+TEST_CASE("a run that is killed leaves nothing behind that runs, and goes on", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const pid_t process =
+        start_program(folder, {experiments + "reproduce.lua", "--quick", "--only", "leet/table2,leet/table4"});
+    const std::string place = folder / "results/reproduce/leet/table4/quick/rows.jsonl";
+    REQUIRE(wait_for_file(place));
+    const auto rows = [&] {
+        const std::string text = read_bytes(place);
+        return std::count(text.begin(), text.end(), '\n');
+    };
+    for (int tries = 0; rows() < 6 && tries < 2000; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    REQUIRE(kill(process, SIGKILL) == 0);
+    REQUIRE(waitpid(process, nullptr, 0) == process);
+    if (std::system("setpriv --pdeathsig KILL true > /dev/null 2>&1") == 0) {
+        // The item would go on for some seconds.
+        for (int tries = 0; in_use(folder.path()) && tries < 100; ++tries)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        CHECK_FALSE(in_use(folder.path()));
+    }
+    const auto before = rows();
+    CHECK(before >= 6);
+    const Output on = reproduce(folder, {"--quick", "--only", "leet/table2,leet/table4"});
+    CAPTURE(on.err);
+    CHECK(on.status == 0);
+    CHECK(contains(on.out, "1 of 2 items were finished before"));
+    const json item = json::parse(read_bytes(folder / "results/reproduce/leet/table4/item.json"));
+    CHECK(item["resumed"] == true);
+    CHECK(contains(read_bytes(folder / "results/reproduce/index.html"), " since it went on"));
 }
 
 TEST_CASE("accuracy of a trained model is the same with every exact method", "[experiments][reproduce]") {
@@ -425,6 +518,48 @@ TEST_CASE("a page is made from the run that is kept", "[experiments][reproduce]"
     write_bytes(folder / "none.json", "[]");
     CHECK(reproduce(folder, {"--from", "none.json"}).err ==
           "error: --from: \"none.json\", expected an items.json of reproduce.lua\n");
+}
+
+TEST_CASE("a run is published whole and in one mode", "[experiments][reproduce]") {
+    // In a copy, where a run that should be refused could be published.
+    const TemporaryFolder folder;
+    const auto copy = [&](const std::string& path) {
+        std::filesystem::create_directories(std::filesystem::path(folder / path).parent_path());
+        std::filesystem::copy(source_dir() + "/" + path, folder / path, std::filesystem::copy_options::recursive);
+    };
+    for (const char* path :
+         {"README.md", "docs/reproduction.md", "experiments/reproduce.lua", "experiments/lib", "experiments/data/runs"})
+        copy(path);
+    json run = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
+    for (const json& item : run["items"]) {
+        const std::string place =
+            "results/reproduce/" + item["document"].get<std::string>() + "/" + item["name"].get<std::string>();
+        std::filesystem::create_directories(folder / place);
+        write_bytes(folder / (place + "/item.json"), item.dump());
+    }
+    const auto publish = [&](std::vector<std::string> options) {
+        options.insert(options.begin(), {"experiments/reproduce.lua", "--page", "--publish"});
+        return run_in(folder, options);
+    };
+    const Output refused = publish({});
+    CHECK(refused.status == 1);
+    CHECK(contains(refused.err,
+                   "nothing is published, for these items are of another mode than standard or not of "
+                   "the cpu: fleet/table1, "));
+    CHECK_FALSE(std::filesystem::exists(folder / "experiments/data/runs/cpu-standard.json"));
+    const std::string map = read_bytes(folder / "docs/reproduction.md");
+    write_bytes(folder / "docs/reproduction.md", "<!-- reproduced -->\n\n<!-- end of reproduced -->");
+    CHECK(publish({"--quick"}).status == 0);
+    CHECK(contains(map, read_bytes(folder / "docs/reproduction.md")));
+}
+
+TEST_CASE("an empty cell is an error", "[experiments][reproduce]") {
+    Shell lua;
+    lua("item = dofile('" + experiments + "lib/item.lua')({}, {document = 'leet', name = 'table1', title = 'x'})");
+    CHECK(contains(lua("item:table({{a = 1, b = 2}, {a = 3}}, {title = 'T', columns = {'a', {key = 'b'}}}, true)"),
+                   "leet/table1: row 2 of \"T\" has nothing in the column b, expected a number or a reason"));
+    CHECK(contains(lua("item:table({{a = ''}}, {columns = {'a'}}, true)"), "row 1 of \"a table\" has nothing"));
+    CHECK(lua("item:table({{a = 'OOM'}}, {columns = {'a'}}, true) return #item.parts") == "1");
 }
 
 TEST_CASE("reproduce refuses what it does not know", "[experiments][reproduce]") {
