@@ -479,7 +479,9 @@ TEST_CASE("the tables of the README and of docs are those of the run that is kep
     Shell lua;
     lua("p = dofile('" + experiments + "lib/published.lua') file = io.open('" + experiments +
         "data/runs/cpu-quick.json') run = json_decode(file:read('a')) file:close()");
-    const std::string front = lua("return p.front(run)"), map = lua("return p.map(run)");
+    const std::string front = lua("return p.front(run)"), map = lua("return p.map(p.kept('" + experiments + "'))");
+    // A line for each item of each run that is kept, with its machine.
+    CHECK(lua("_, lines = p.map({run, run}):gsub('threads of', '') return lines, #run.items") == "64 31");
     const auto between_marks = [](const std::string& path) {
         const std::string page = read_bytes(path), begin = "<!-- reproduced -->\n",
                           end = "\n<!-- end of reproduced -->";
