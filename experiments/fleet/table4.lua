@@ -29,6 +29,7 @@ for i, row in ipairs(item:printed()) do
   local measured = type(time) == "table"
   rows[i] = { method = row.method, printed = row.throughput_unit_not_stated, here = measured
     and what.length / time.seconds or time, samples = measured and time.samples or 0,
+    slow = measured and what.length / time.upper or "–", fast = measured and what.length / time.lower or "–",
     attention = measured and 100 * time.attention or "–" }
   cells[i] = { method = row.method, N = what.length, printed = 1 / rows[i].printed, ours = measured
     and 1 / rows[i].here or time }
@@ -37,7 +38,8 @@ for i, row in ipairs(item:printed()) do
 end
 item:table(rows, { title = string.format("Throughput; here: tokens a second, %s, prompts of %d", models.title(what),
   what.length), columns = { "method", { key = "printed", align = "right" },
-  { key = "here", format = "%.4g", align = "right" }, { key = "samples", title = "n", align = "right" },
+  { key = "here", format = "%.4g", align = "right" }, { key = "slow", title = "quartile", format = "%.4g" },
+  { key = "fast", title = "quartile", format = "%.4g" }, { key = "samples", title = "n", align = "right" },
   { key = "attention", unit = "%", format = "%.1f", align = "right" } },
   note = "attention: its share in the counted operations of the model; the rest are products with weights" })
 item:judge("FleetAttention has the highest of the printed throughputs", "count",
