@@ -305,7 +305,8 @@ order of methods: two times within 25 % of each other have no order; the verdict
 both, here and in the document, is turned around. Kendall's τ counts all pairs.
 
 ratio to the document: here ÷ printed, divided by the one machine factor of the table, the median of these ratios; it
-holds where every cell is within ± 25 %.
+holds where every cell is within ± 25 % with both its quartiles, differs where both quartiles of one are off, and is
+undecided otherwise.
 
 growth: the slope of log time on log length by least squares, with its 95 % interval; it holds where the interval of the
 difference lies within 0.25 of zero, differs where it excludes zero and the difference is more than 0.25, and is

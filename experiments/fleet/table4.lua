@@ -32,7 +32,8 @@ for i, row in ipairs(item:printed()) do
     slow = measured and what.length / time.upper or "–", fast = measured and what.length / time.lower or "–",
     attention = measured and 100 * time.attention or "–" }
   cells[i] = { method = row.method, N = what.length, printed = 1 / rows[i].printed, ours = measured
-    and 1 / rows[i].here or time }
+    and 1 / rows[i].here or time, lower = measured and 1 / rows[i].fast or nil, upper = measured and 1 / rows[i].slow
+      or nil }
   if not best or rows[i].printed > best.printed then best = rows[i] end
   if measured and not (best_here and best_here.here >= rows[i].here) then best_here = rows[i] end
 end

@@ -156,21 +156,32 @@ function verdicts.machine_factor(cells)
   return #ratios > 0 and median(ratios) or nil
 end
 
---- Ratios to the document constant: after the one machine factor of the table every cell is within ± 25 %.
+--- Ratios to the document constant: after the one machine factor of the table every cell is within ± 25 %. Of a cell
+--- with quartiles (lower, upper) both are to be, and it is off where both are off to one side; where no cell is off and
+--- not all are within, another run may say either: undecided.
 function verdicts.constant_ratio(cells)
   cells = complete(cells)
   if #cells < 2 then return verdicts.not_run("fewer than two cells have both a printed and an own time") end
   local factor = verdicts.machine_factor(cells)
-  local inside, worst, where = 0, 0, nil
+  local inside, outside, worst, where = 0, 0, 0, nil
+  local margin = math.log(1 + verdicts.margin)
   for _, cell in ipairs(cells) do
     local ratio = cell.ours / cell.printed / factor
+    local low = math.log((cell.lower or cell.ours) / cell.printed / factor)
+    local high = math.log((cell.upper or cell.ours) / cell.printed / factor)
     -- A faster one is off as far as a slower one.
     local off = math.abs(math.log(ratio))
-    if off <= math.log(1 + verdicts.margin) then inside = inside + 1 end
+    if low >= -margin and high <= margin then inside = inside + 1 end
+    if low > margin or high < -margin then outside = outside + 1 end
     if off > worst then worst, where = off, string.format("%s at %s: × %s", cell.method, cell.N, number(ratio)) end
   end
-  return verdicts.whether(inside == #cells, string.format("machine factor %s; %d of %d cells within ± 25 %% of it%s",
-    number(factor), inside, #cells, where and "; farthest " .. where or ""), factor)
+  local between = #cells - inside - outside
+  local text = string.format("machine factor %s; %d of %d cells within ± 25 %% of it%s%s", number(factor), inside,
+    #cells, between > 0 and string.format(", %d with quartiles on both sides", between) or "", where and "; farthest " .. where
+      or "")
+  local verdict = verdicts.whether(inside == #cells, text, factor)
+  if outside == 0 and between > 0 then verdict.verdict = "undecided" end
+  return verdict
 end
 
 --- The lengths between which method b overtakes a for good: {from, to}, from 0 where it is faster at all lengths, to

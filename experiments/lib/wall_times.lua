@@ -97,7 +97,8 @@ return function(item, sizes)
   item:judge("batch 2 mostly takes less time here", "time", quicker_together(by, order, "here"))
   local cells = {}
   for i, row in ipairs(rows) do
-    cells[i] = { method = row.method, N = row.batch, ours = row.here, printed = row.printed }
+    cells[i] = { method = row.method, N = row.batch, ours = row.here, printed = row.printed,
+      lower = number_at(row, "lower"), upper = number_at(row, "upper") }
   end
   models.judge_times(item, cells, what)
   item:tell(string.format("Fastest of the printed cells: %s with batch 1, %s with batch 2; here %s and %s.",

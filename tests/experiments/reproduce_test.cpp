@@ -115,6 +115,19 @@ TEST_CASE("the order of methods leaves out what is close", "[experiments][reprod
               "return r.verdict, r.value") == "holds 2.0");
     CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1}, {'b', 1, 4, 2}, {'c', 1, 12, 4})).verdict") == "differs");
     CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1})).verdict") == "not run");
+    // A cell of 2.4 is within 25 % of 2 and one of 2.6 is not; with quartiles at 2.4 and 2.6 both may be said.
+    const auto with_quartiles = [&](const std::string& ours, const std::string& lower, const std::string& upper) {
+        return lua("list = cells({'a', 1, 2, 1}, {'b', 1, 2, 1}, {'c', 1, " + ours + ", 1}) list[3].lower, " +
+                   "list[3].upper = " + lower + ", " + upper + " return v.constant_ratio(list).verdict");
+    };
+    CHECK(with_quartiles("2.4", "2.3", "2.45") == "holds");
+    CHECK(with_quartiles("2.4", "2.3", "2.6") == "undecided");
+    CHECK(with_quartiles("2.6", "2.4", "2.7") == "undecided");
+    CHECK(with_quartiles("2.6", "2.55", "2.7") == "differs");
+    CHECK(with_quartiles("1.5", "1.4", "1.55") == "differs");
+    CHECK(
+        lua("list[3].lower, list[3].upper = 1.5, 1.7 return v.constant_ratio(list).statistic") ==
+        "machine factor 2; 2 of 3 cells within ± 25 % of it, 1 with quartiles on both sides; farthest c at 1: × 0.750");
 }
 
 TEST_CASE("a crossover is a span between two lengths", "[experiments][reproduce]") {
