@@ -58,10 +58,9 @@ for i, cell in ipairs(cells) do
   every[i] = { method = known[cell.method], N = cell.N, time = cell.ours or cell.status, lower = cell.lower or "–",
     upper = cell.upper or "–", samples = cell.n }
 end
-item:table(every, { title = "Every cell", columns = { "method", { key = "N", align = "right" },
-  { key = "time", title = "seconds", format = "%.3g", align = "right" },
-  { key = "lower", title = "quartile", format = "%.3g" }, { key = "upper", title = "quartile", format = "%.3g" },
-  { key = "samples", title = "n", align = "right" } } }, true)
+local with_quartiles = dofile(folder .. "/../lib/cells.lua").with_quartiles
+item:table(every, { title = "Every cell", columns = with_quartiles({ "method", { key = "N", align = "right" },
+  { key = "time", title = "seconds", format = "%.3g", align = "right" } }) }, true)
 item:figure(curves)
 
 -- ── What the text says ──

@@ -176,9 +176,9 @@ function verdicts.constant_ratio(cells)
     if off > worst then worst, where = off, string.format("%s at %s: × %s", cell.method, cell.N, number(ratio)) end
   end
   local between = #cells - inside - outside
-  local text = string.format("machine factor %s; %d of %d cells within ± 25 %% of it%s%s", number(factor), inside,
-    #cells, between > 0 and string.format(", %d with quartiles on both sides", between) or "", where and "; farthest " .. where
-      or "")
+  local text = string.format("machine factor %s; %d of %d cells within ± 25 %% of it", number(factor), inside, #cells)
+  if between > 0 then text = text .. string.format(", %d with quartiles on both sides", between) end
+  if where then text = text .. "; farthest " .. where end
   local verdict = verdicts.whether(inside == #cells, text, factor)
   if outside == 0 and between > 0 then verdict.verdict = "undecided" end
   return verdict

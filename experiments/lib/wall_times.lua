@@ -6,6 +6,7 @@
 -- prompts are those of --full.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, models = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/model_runner.lua")
+local with_quartiles = dofile(folder .. "/cells.lua").with_quartiles
 
 local prompts = 100
 
@@ -81,10 +82,9 @@ return function(item, sizes)
     { key = "here", format = "%.3g", align = "right" },
     { key = "printed_share", title = "÷ Original", format = "%.3g", align = "right" },
     { key = "share", title = "here", format = "%.3g", align = "right" } } })
-  item:table(rows, { title = "Every cell", columns = { "method", { key = "batch", align = "right" },
+  item:table(rows, { title = "Every cell", columns = with_quartiles({ "method", { key = "batch", align = "right" },
     { key = "printed", align = "right" }, { key = "std", align = "right" },
-    { key = "here", format = "%.3g", align = "right" }, { key = "lower", title = "quartile", format = "%.3g" },
-    { key = "upper", title = "quartile", format = "%.3g" }, { key = "samples", title = "n", align = "right" } } }, true)
+    { key = "here", format = "%.3g", align = "right" } }) }, true)
   local shares = {}
   for _, row in ipairs(rows) do
     if row.batch == 1 and row.attention then shares[#shares + 1] = row end

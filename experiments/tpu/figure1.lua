@@ -106,10 +106,9 @@ for _, pass in ipairs({ "forward", "backward" }) do
   item:figure(curves)
 end
 
-item:table(cells, { title = "Every cell", columns = { "pass", "method", { key = "N", align = "right" },
-  { key = "time", title = "seconds", format = "%.3g", align = "right" },
-  { key = "lower", title = "quartile", format = "%.3g" }, { key = "upper", title = "quartile", format = "%.3g" },
-  { key = "samples", title = "n", align = "right" } } }, true)
+local with_quartiles = dofile(folder .. "/../lib/cells.lua").with_quartiles
+item:table(cells, { title = "Every cell", columns = with_quartiles({ "pass", "method", { key = "N", align = "right" },
+  { key = "time", title = "seconds", format = "%.3g", align = "right" } }) }, true)
 
 -- ── What the text says ──
 local from = item:quoted("faster_than_every_baseline_from")

@@ -36,6 +36,7 @@ local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name
 local options = item.options
 if item.mode == "quick" then options.here, options.seconds = { options.here[1] }, math.min(options.seconds, 0.05) end
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
+local with_quartiles = dofile(folder .. "/../lib/cells.lua").with_quartiles
 local heads, dim = 16, 128
 local function tell(text) item:tell((text:gsub("^\n", ""))) end
 local function model(method, devices, length, more)
@@ -290,10 +291,9 @@ item:table(here, {
   { key = "ratio", title = "ring ÷ tree", align = "right" },
   { key = "model_ratio", title = "model", align = "right" },
 }, note = "Ranks share " .. machine().cores .. " cores and one memory." })
-item:table(cells, { title = "Every cell in milliseconds", columns = { "engine", { key = "ranks", align = "right" },
-  { key = "N", align = "right" }, "method", { key = "time", format = "%.3g", align = "right" },
-  { key = "lower", title = "quartile", format = "%.3g" }, { key = "upper", title = "quartile", format = "%.3g" },
-  { key = "samples", title = "n", align = "right" } } }, true)
+item:table(cells, { title = "Every cell in milliseconds", columns = with_quartiles({ "engine",
+  { key = "ranks", align = "right" }, { key = "N", align = "right" }, "method",
+  { key = "time", format = "%.3g", align = "right" } }) }, true)
 
 -- ── Figures and files ──
 local function figure(name, lines, title, x, y)
