@@ -228,12 +228,15 @@ local function other_run()
   if not list or not list[1] or not list[1].id then
     exit(2, string.format("--compare: %q, expected an items.json or verdicts.json of reproduce.lua", options.compare))
   end
-  local other = { verdicts = {}, items = {}, name = options.compare }
+  local other, dated = { verdicts = {}, items = {}, name = options.compare }, nil
   for _, v in ipairs(list) do
     other.verdicts[v.id] = v
     local machine = v.origin and (v.origin.device or v.origin.processor)
-    -- With its day: two runs may be of one machine.
-    if machine then other.name = machine .. (v.origin.date and ", " .. v.origin.date:sub(1, 10) or "") end
+    -- With its day, which the origins of sweeps have: two runs may be of one machine.
+    if machine and not dated then
+      dated = v.origin.date
+      other.name = machine .. (dated and ", " .. dated:sub(1, 10) or "")
+    end
   end
   for _, item in ipairs(value.items or {}) do other.items[item_page.id_of(item)] = item end
   return other

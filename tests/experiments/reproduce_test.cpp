@@ -269,6 +269,11 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         const Output other = reproduce(folder, {"--page", "--compare", "changed.json"});
         CHECK(contains(other.out, "Of 1 verdicts that both runs have, 0 are the same and 1 are not."));
         CHECK(contains(read_bytes(place + "index.html"), "Verdicts that are not the same"));
+        CHECK(reproduce(folder, {"--page", "--compare", experiments + "data/runs/cpu-quick.json"}).status == 0);
+        const json kept = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
+        const std::string day = kept["items"][0]["date"].get<std::string>().substr(0, 10);
+        CHECK(contains(read_bytes(place + "index.html"),
+                       "Beside " + kept["items"][0]["origin"]["processor"].get<std::string>() + ", " + day));
         CHECK(reproduce(folder, {"--page", "--compare", "first/verdicts.json"}).status == 0);
         const Output none = reproduce(folder, {"--page", "--compare", "first/index.html"});
         CHECK(none.status == 2);
