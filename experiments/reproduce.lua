@@ -82,12 +82,17 @@ local function left_by(item)
   return type(result) == "table" and type(result.verdicts) == "table" and result or nil
 end
 
--- The note of a run that has not finished: what a later start compares its own options with.
+-- The note of a run that has not finished: what a later start compares its own options with, and which items were
+-- begun. Rows that other items have left are of earlier runs, perhaps of another program.
 local running = options.save .. "/running.json"
-local function goes_on()
+local function begun_before()
   local before = read_json(running)
-  return not options.fresh and before and before.mode == mode and before.device == options.device
+  local same = not options.fresh and before and before.mode == mode and before.device == options.device
     and before.only == table.concat(options.only, ",")
+  return same and (before.begun or {}) or nil
+end
+local function note_begun(begun)
+  save(running, { mode = mode, device = options.device, only = table.concat(options.only, ","), begun = begun })
 end
 
 local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
@@ -99,14 +104,20 @@ local program = (function()
   return '"$(readlink -f ' .. path .. ')"'
 end)()
 
+-- Before a command: it ends with this program, also where that is killed and could not end it, so that it does not take
+-- the processors from a later start. "" where setpriv (util-linux) cannot do that.
+local ends_with_this = os.execute("setpriv --pdeathsig KILL true > /dev/null 2>&1") and "setpriv --pdeathsig KILL "
+  or ""
+
 -- Runs one script; nil, or one sentence of what went wrong.
 local function run(item, resume)
   local place = place_of(item)
   mkpath(place)
-  local words = { program, quoted(string.format("%s/%s/%s.lua", folder, item.document, item.name)) }
+  local words = { "exec " .. ends_with_this .. program,
+    quoted(string.format("%s/%s/%s.lua", folder, item.document, item.name)) }
   if mode ~= "standard" then words[#words + 1] = "--" .. mode end
   if options.device == "gpu" then words[#words + 1] = "--device gpu" end
-  if resume then words[#words + 1] = "--resume" end
+  words[#words + 1] = resume and "--resume" or "--fresh"
   words[#words + 1] = "--save " .. quoted(place)
   local output = place .. "/output.txt"
   -- Unlike os.execute, this lets Ctrl-C end this program too.
@@ -130,12 +141,14 @@ local counts_text = published.counts_text
 
 -- Runs what has not finished; returns the errors by id.
 local function run_all(list)
-  local failures, resume = {}, goes_on()
+  local failures, begun, was_begun = {}, begun_before(), {}
   mkpath(options.save)
-  if not resume then
+  if not begun then
+    begun = {}
     for _, item in ipairs(list) do os.remove(place_of(item) .. "/item.json") end
-    save(running, { mode = mode, device = options.device, only = table.concat(options.only, ",") })
   end
+  for _, id in ipairs(begun) do was_begun[id] = true end
+  note_begun(begun)
   local todo, expected, spent, left = {}, 0, 0, 0
   for _, item in ipairs(list) do
     if not left_by(item) then
@@ -148,7 +161,11 @@ local function run_all(list)
   for _, item in ipairs(todo) do
     local id, start = item_page.id_of(item), clock()
     bar:show(id .. (expected > 0 and ", " .. minutes_text(left * spent / expected) .. " left in all" or ""))
-    failures[id] = run(item, resume)
+    if not was_begun[id] then
+      begun[#begun + 1] = id
+      note_begun(begun)
+    end
+    failures[id] = run(item, was_begun[id])
     bar:finish()
     local seconds = clock() - start
     spent, expected, left = spent + seconds, expected + item.seconds, left - item.seconds
@@ -211,10 +228,15 @@ local function other_run()
   if not list or not list[1] or not list[1].id then
     exit(2, string.format("--compare: %q, expected an items.json or verdicts.json of reproduce.lua", options.compare))
   end
-  local other = { verdicts = {}, items = {}, name = options.compare }
+  local other, dated = { verdicts = {}, items = {}, name = options.compare }, nil
   for _, v in ipairs(list) do
     other.verdicts[v.id] = v
-    if v.origin and (v.origin.device or v.origin.processor) then other.name = v.origin.device or v.origin.processor end
+    local machine = v.origin and (v.origin.device or v.origin.processor)
+    -- With its day, which the origins of sweeps have: two runs may be of one machine.
+    if machine and not dated then
+      dated = v.origin.date
+      other.name = machine .. (dated and ", " .. dated:sub(1, 10) or "")
+    end
   end
   for _, item in ipairs(value.items or {}) do other.items[item_page.id_of(item)] = item end
   return other
@@ -225,6 +247,29 @@ local function anchor(item) return item.document .. "-" .. item.name end
 local documents = { { "fleet", "Efficient Decoding for Long Prompts via Low-Rank Attention" },
   { "leet", "LeetDecoding" }, { "gates", "Linear attention, the decay gate and the delta rule" },
   { "tpu", "Optimized Linear Attention for TPU Hardware" }, { "tree", "Tree Attention" } }
+
+-- How many verdicts both runs have, and a table of those that are not the same, each with its statistic.
+local function beside(list, other)
+  local both, rows = 0, {}
+  for _, v in ipairs(list) do
+    local there = other.verdicts[v.id]
+    if there and v.verdict ~= "not run" and there.verdict ~= "not run" then
+      both = both + 1
+      if v.verdict ~= there.verdict then
+        rows[#rows + 1] = { item = v.document .. "/" .. v.item, what = v.what, here = v.verdict,
+          statistic = v.statistic, there = there.verdict, statistic_there = there.statistic,
+          kind = v.kind == "count" and "any machine" or "one machine", address = "#" .. anchor({ document = v.document,
+            name = v.item }) }
+      end
+    end
+  end
+  local text = string.format("Of %d verdicts that both runs have, %d are the same and %d are not.", both, both - #rows,
+    #rows)
+  return text, #rows > 0 and text_table(rows, { title = "Verdicts that are not the same", columns = {
+    { key = "item", link = function(row) return row.address end }, "what", "here", "statistic",
+    { key = "there", title = other.name }, { key = "statistic_there", title = "statistic there" },
+    { key = "kind", title = "holds for" } } }) or nil
+end
 
 local function index_of(results, document)
   local rows = {}
@@ -263,7 +308,8 @@ order of methods: two times within 25 % of each other have no order; the verdict
 both, here and in the document, is turned around. Kendall's τ counts all pairs.
 
 ratio to the document: here ÷ printed, divided by the one machine factor of the table, the median of these ratios; it
-holds where every cell is within ± 25 %.
+holds where every cell is within ± 25 % with both its quartiles, differs where both quartiles of one are off, and is
+undecided otherwise.
 
 growth: the slope of log time on log length by least squares, with its 95 % interval; it holds where the interval of the
 difference lies within 0.25 of zero, differs where it excludes zero and the difference is more than 0.25, and is
@@ -294,6 +340,13 @@ local function page_of(results, list, other)
   for _, document in ipairs(documents) do
     local index = index_of(results, document[1])
     if #index.rows > 0 then add({ open = index }) end
+  end
+  if other then
+    local text, different = beside(list, other)
+    print(text)
+    add({ heading = "Beside " .. other.name })
+    add(text)
+    if different then add({ open = different }) end
   end
   add({ heading = "Rules" })
   add(rules)
@@ -338,6 +391,15 @@ local function not_finished(results)
   return names
 end
 
+-- The items that an earlier run has left in another mode or on another device, which this page shows beside.
+local function of_another_run(results)
+  local names = {}
+  for _, item in ipairs(results) do
+    if item.mode ~= mode or item.device ~= options.device then names[#names + 1] = item_page.id_of(item) end
+  end
+  return names
+end
+
 -- The items whose scripts were run with changes that no commit has.
 local function changed_sources(results)
   local names = {}
@@ -357,13 +419,18 @@ save(options.save .. "/verdicts.json", list)
 save(options.save .. "/items.json", whole)
 local unfinished = options.publish and not_finished(results) or {}
 local dirty = options.publish and #changed_sources(results) > 0
-if options.publish and #unfinished == 0 and not dirty then published.publish(folder, whole) end
+local others = options.publish and not given and of_another_run(results) or {}
+if options.publish and #unfinished == 0 and #others == 0 and not dirty then published.publish(folder, whole) end
 page_of(results, list, other_run())
 print()
 print(total_text(list))
 print(options.save .. ": index.html, verdicts.json, items.json")
 if #unfinished > 0 then
   error("--publish: nothing is published, for these items have not finished: " .. table.concat(unfinished, ", "), 0)
+end
+if #others > 0 then
+  error(string.format("--publish: nothing is published, for these items are of another mode than %s or not of the %s: "
+    .. "%s", mode, options.device, table.concat(others, ", ")), 0)
 end
 if dirty then
   error("--publish: nothing is published, for items were run with changes that are not committed, expected a commit", 0)

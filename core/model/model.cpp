@@ -159,9 +159,9 @@ Tensor Model::logits(const Ids& ids, const RunOptions& options) const {
     return all.reshape({all.shape()[1], all.shape()[2]});
 }
 
-Tensor Model::logits(const std::vector<Ids>& texts, const RunOptions& options) const {
+Tensor Model::logits(const std::vector<Ids>& texts, const RunOptions& options, Session::Rows rows) const {
     Session session(*this, static_cast<Index>(texts.size()));
-    return session.advance(joined(texts), Session::Rows::all, options);
+    return session.advance(joined(texts), rows, options);
 }
 
 std::vector<std::string> Model::captured() { return {"q", "k", "v", "scores", "output", "hidden"}; }

@@ -120,8 +120,9 @@ public:
 
     // [N, vocabulary]: row i for the token after ids 0 … i.
     Tensor logits(const Ids& ids, const RunOptions& = {}) const;
-    // [b, N, vocabulary] of texts of one length.
-    Tensor logits(const std::vector<Ids>& texts, const RunOptions& = {}) const;
+    // [b, N, vocabulary] of texts of one length; [b, vocabulary] where only the last token's are asked for, which on a
+    // GPU leaves all others there uncomputed.
+    Tensor logits(const std::vector<Ids>& texts, const RunOptions& = {}, Session::Rows = Session::Rows::all) const;
 
     // The tokens after the prompt.
     Ids generate(const Ids& prompt, const GenerateOptions& = {}) const;

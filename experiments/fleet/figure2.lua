@@ -53,6 +53,14 @@ for _, N in ipairs(item.options.lengths) do
 end
 item:table(latency.with_notes(seconds, { title = "Seconds, median", columns = columns }))
 item:table(latency.with_notes(speedups, { title = "Speedup over vanilla", columns = columns }))
+local every = {}
+for i, cell in ipairs(cells) do
+  every[i] = { method = known[cell.method], N = cell.N, time = cell.ours or cell.status, lower = cell.lower or "–",
+    upper = cell.upper or "–", samples = cell.n }
+end
+local with_quartiles = dofile(folder .. "/../lib/cells.lua").with_quartiles
+item:table(every, { title = "Every cell", columns = with_quartiles({ "method", { key = "N", align = "right" },
+  { key = "time", title = "seconds", format = "%.3g", align = "right" } }) }, true)
 item:figure(curves)
 
 -- ── What the text says ──

@@ -121,7 +121,10 @@ local function measure_on_mmlu(m, name)
     end)
     m:reset()
     if i == 1 and refused then error(refused, 0) end
-    own[i] = { method = row.method, interval = refused }
+    own[i] = { method = row.method, average = "–", interval = refused }
+    for _, group in ipairs({ "stem", "humanities", "social_sciences", "other" }) do
+      own[i][group] = asked and "no questions" or "–"
+    end
     if asked then
       own[i].n, own[i].average = asked.all.n, 100 * asked.all.accuracy
       own[i].interval = string.format("%.1f – %.1f", 100 * asked.all.lower, 100 * asked.all.upper)

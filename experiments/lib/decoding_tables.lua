@@ -8,7 +8,7 @@
 -- shards of one memory, a worker a thread: a small one, and with --full the printed one at the lengths that fit.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, reference = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/reference.lua")
-local models = dofile(folder .. "/model_runner.lua")
+local models, with_quartiles = dofile(folder .. "/model_runner.lua"), dofile(folder .. "/cells.lua").with_quartiles
 local available_memory = dofile(folder .. "/available_memory.lua")
 
 -- The printed models: parameters, and scalars of keys and values a token.
@@ -30,9 +30,10 @@ end
 
 -- Times of a model here, shown and judged.
 local function measure(item, what)
-  local rows = models.decoding(item, what)
+  local rows, cells = models.decoding(item, what)
   local faster, with_both, x, differences = 0, 0, {}, {}
   for _, row in ipairs(rows) do
+    row.ratio = "–"
     if type(row.tree) == "number" and type(row.ring) == "number" then
       with_both = with_both + 1
       row.ratio = row.ring / row.tree
@@ -45,6 +46,8 @@ local function measure(item, what)
     columns = { { key = "N", align = "right" }, { key = "tree", digits = 3 }, { key = "ring", digits = 3 },
       { key = "ratio", title = "ring ÷ tree", format = "%.2f" } },
     note = "without the prompt: what eleven tokens take less what one takes" })
+  item:table(cells, { title = "Every cell, " .. about, columns = with_quartiles({ "method",
+    { key = "N", align = "right" }, { key = "time", title = "seconds", format = "%.3g", align = "right" } }) }, true)
   item:judge("tree attention is the faster one here, " .. about, "time", with_both > 0 and verdicts.equal(faster,
     with_both, "lengths") or verdicts.not_run("no length has both times"), "H23")
   item:judge("ring less tree grows in proportion to the length here, " .. about, "time",

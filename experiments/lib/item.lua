@@ -8,9 +8,9 @@
 --   item:judge("what", "time", verdict, claim)      a line of verdicts
 --   item:finish()                  writes what came out
 --
--- Besides the script's own options, item.options has device, quick, full, resume and save. What came out is left in the
--- folder `save`: item.json (parts, verdicts, origin, time and memory, from which pages are made anywhere), a page, and
--- the rows of sweeps in a folder for each mode.
+-- Besides the script's own options, item.options has device, quick, full, resume, fresh and save. What came out is left
+-- in the folder `save`: item.json (parts, verdicts, origin, time and memory, from which pages are made anywhere), a
+-- page, and the rows of sweeps in a folder for each mode.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local arguments = dofile(folder .. "/arguments.lua")
 local reference, item_page = dofile(folder .. "/reference.lua"), dofile(folder .. "/item_page.lua")
@@ -27,6 +27,7 @@ Options of every script that reproduces a table or figure:
   --quick                         less of it, in seconds
   --full                          all of it, which may take hours
   --resume                        keep what an earlier run has finished
+  --fresh                         keep nothing, also of a run that was stopped
   --save %s  results]]
 
 -- ── Text on the screen ──
@@ -59,8 +60,25 @@ local function add(self, part, only_on_page)
   display(item_page.value_of(part))
 end
 
---- A table; options as in text_table, formats as texts. Its numbers stay numbers in what is written.
-function Item:table(rows, options, only_on_page) add(self, { rows = rows, options = options }, only_on_page) end
+-- A cell is a number or a reason; "–" stands where the row's reason is in another cell.
+local function check_cells(self, rows, options)
+  for _, column in ipairs(options.columns or {}) do
+    local key = type(column) == "table" and column.key or column
+    for i, row in ipairs(rows) do
+      if row[key] == nil or row[key] == "" then
+        error(string.format("%s: row %d of %q has nothing in the column %s, expected a number or a reason",
+          item_page.id_of(self), i, options.title or "a table", key), 0)
+      end
+    end
+  end
+end
+
+--- A table; options as in text_table, formats as texts. Its numbers stay numbers in what is written. A cell without
+--- anything is an error.
+function Item:table(rows, options, only_on_page)
+  check_cells(self, rows, options)
+  add(self, { rows = rows, options = options }, only_on_page)
+end
 
 --- A picture, which is returned; curves as in plot. Curves without points are left out.
 function Item:figure(curves)
@@ -82,7 +100,7 @@ function Item:printed(name) return reference.rows(self.experiments, self.documen
 --- A number of the document's text.
 function Item:quoted(quantity) return reference.quoted(self.experiments, self.document, quantity) end
 
---- A sweep in a folder of this item and mode, which goes on where it was stopped.
+--- A sweep in a folder of this item and mode, which goes on where it was stopped, unless --fresh is given.
 function Item:sweep(options)
   self.swept = (self.swept or 0) + 1
   local given = {}
@@ -90,7 +108,7 @@ function Item:sweep(options)
   given.save = self.save .. "/" .. self.mode .. (self.swept > 1 and "-" .. self.swept or "")
   local finished = io.open(given.save .. "/" .. given.save:match("[^/]+$") .. ".json")
   if finished then finished:close() end
-  given.fresh = finished ~= nil and not self.options.resume
+  given.fresh = self.options.fresh or finished ~= nil and not self.options.resume
   local results = sweep(given)
   for _, origin in ipairs(results.origins) do self.origin = self.origin or origin end
   self.data[#self.data + 1] = given.save .. "/" .. given.save:match("[^/]+$") .. ".csv"
@@ -144,7 +162,7 @@ local function command_of(self, given)
   while given[i] do
     if given[i] == "--save" then
       i = i + 1
-    elseif given[i] ~= "--resume" then
+    elseif given[i] ~= "--resume" and given[i] ~= "--fresh" then
       words[#words + 1] = given[i]
     end
     i = i + 1
@@ -158,7 +176,8 @@ function Item:finish()
   local result = { document = self.document, name = self.name, title = self.title, differs = self.differs,
     claims = claims_of(self.verdicts), mode = self.mode, device = self.options.device, command = self.command,
     parts = self.parts, verdicts = self.verdicts, seconds = clock() - self.start,
-    processor_seconds = processor_seconds, others = others, memory = peak_memory(), origin = origin_of(self),
+    resumed = self.options.resume or nil, processor_seconds = processor_seconds, others = others,
+    memory = peak_memory(), origin = origin_of(self),
     date = os.date("!%Y-%m-%d %H:%M UTC") }
   announce(self)
   print()
@@ -176,13 +195,14 @@ function Item:finish()
 end
 
 return function(given, what)
-  local defaults = { device = "cpu", quick = false, full = false, resume = false,
+  local defaults = { device = "cpu", quick = false, full = false, resume = false, fresh = false,
     save = string.format("results/%s/%s", what.document, what.name) }
   local rules = { device = { "cpu", "gpu" } }
   for name, value in pairs(what.options or {}) do defaults[name] = value end
   for name, value in pairs(what.rules or {}) do rules[name] = value end
   local options = arguments(given, defaults, rules, common_help:format(defaults.save))
   if options.quick and options.full then exit(2, "--quick: given together with --full, expected one of them") end
+  if options.resume and options.fresh then exit(2, "--resume: given together with --fresh, expected one of them") end
   local device_name
   if options.device == "gpu" then
     local there, name = has_gpu()

@@ -109,7 +109,8 @@ function item_page.parts_of(item, experiments, page_folder, other)
     origin.device or origin.processor or "?",
     origin.threads or 0, origin.causeway or "?", origin.commit and ", commit " .. origin.commit:sub(1, 10)
       .. (origin.dirty and " (changed)" or "") or "", origin.seed or "–", item.date, item.mode,
-    seconds_text(item.seconds), item.memory and bytes_text(item.memory) or "?"))
+    seconds_text(item.seconds) .. (item.resumed and " since it went on" or ""), item.memory
+      and bytes_text(item.memory) or "?"))
   return parts
 end
 

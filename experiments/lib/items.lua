@@ -10,13 +10,13 @@ local function add(document, list)
 end
 
 add("fleet", {
-  { "table1" }, { "table2", seconds = 4 }, { "table3", seconds = 4 }, { "table4", seconds = 2 }, { "table5" },
-  { "figure2", seconds = 9, gpu = true }, { "quoted" },
+  { "table1" }, { "table2", seconds = 4 }, { "table3", seconds = 4 }, { "table4", seconds = 2, gpu = true },
+  { "table5" }, { "figure2", seconds = 9, gpu = true }, { "quoted" },
 })
 add("leet", {
   { "table1" }, { "table2" }, { "table3", seconds = 10, gpu = true }, { "table4", seconds = 11, gpu = true },
-  { "table5", seconds = 25, gpu = true }, { "table6", seconds = 27, gpu = true }, { "table7", seconds = 4 },
-  { "table8", seconds = 5 }, { "table9", seconds = 13, gpu = true }, { "listing1" },
+  { "table5", seconds = 25, gpu = true }, { "table6", seconds = 27, gpu = true }, { "table7", seconds = 4, gpu = true },
+  { "table8", seconds = 5, gpu = true }, { "table9", seconds = 13, gpu = true }, { "listing1" },
   { "listing2", seconds = 3, gpu = true },
   { "quoted" },
 })

@@ -14,6 +14,7 @@
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, timing = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/timing.lua")
 local available_memory, measured = dofile(folder .. "/available_memory.lua"), dofile(folder .. "/measured.lua")
+local numpy_control = dofile(folder .. "/numpy_control.lua")
 local latency = {}
 
 latency.options = { lengths = { 128, 512, 2048, 8192, 12800, 25600, 100000 }, heads = 32, width = 128, seconds = 0.3,
@@ -316,10 +317,12 @@ function latency.judge(item, cells, batch, decay)
 end
 
 function latency.printed_table(given, name, batch, decay)
+  local options = { python = "python3" }
+  for option, value in pairs(latency.options) do options[option] = value end
   local item = dofile(folder .. "/item.lua")(given, { document = "leet", name = name,
     title = string.format("latency of one layer, batch %d, %s", batch, decay and "with exponential decay"
       or "without decay"),
-    options = latency.options, rules = latency.rules,
+    options = options, rules = latency.rules,
     differs = "Printed: an A6000 of 48 GB, means of 15 runs. Here: this machine, medians." })
   local printed = {}
   for i, row in ipairs(item:printed()) do
@@ -327,6 +330,7 @@ function latency.printed_table(given, name, batch, decay)
   end
   local cells = latency.measure(item, { { batch = batch, decay = decay, printed = printed } })[1]
   latency.show(item, cells, batch, decay)
+  numpy_control(item, cells, batch, decay, modes[item.mode].seconds or item.options.seconds)
   latency.judge(item, cells, batch, decay)
   item:finish()
 end

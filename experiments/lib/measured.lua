@@ -2,13 +2,13 @@
 local measured = {}
 
 --- What f() returns; an error that is neither a stop nor memory or time that ran out is what a cell can say: nil and
---- its text.
+--- its text, without the line of the script.
 function measured.unless_refused(f)
   local good, value = pcall(f)
   if good then return value end
   local kind = error_kind(value)
   if kind == "out of memory" or kind == "timeout" or kind == "interrupted" then error(value, 0) end
-  return nil, tostring(value)
+  return nil, (tostring(value):gsub("^[^\n]-:%d+: ", ""))
 end
 
 --- What stands in place of a time; nil where there is one. `run` returns refused, wrong (an error too large to be

@@ -1,8 +1,9 @@
--- Whole models, run on the CPU, for the cells of the tables that are of whole models.
+-- Whole models for the cells of the tables that are of whole models: on the CPU, and their times on a GPU too.
 --
 --   models.passages(experiments, m, tokens)     four lists of ids of the held-out text, no passage in another
 --   models.accuracy(m, passages)                share in % of next tokens that were the likeliest: a number a passage,
 --                                               average =, bits = (a byte), tokens =
+--   models.size(item, sizes)                    the model and prompt of {quick =, standard =, full =} that a run takes
 --   models.smollm2(item)                        that model; nil and a reason where it is not to be had
 --   models.times(item, what)                    times of passes over prompts by exact method: see there
 --   models.judge_times(item, cells, what)       order and ratio of such times
@@ -79,26 +80,34 @@ local function prompts_of(count, length, vocabulary)
   return list
 end
 
+--- Of sizes by mode what is run: a GPU takes those of --full without it too.
+function models.size(item, sizes)
+  return sizes[item.options.device == "gpu" and item.mode ~= "quick" and "full" or item.mode]
+end
+
 -- The share of attention in all operations of a model that reads a prompt: those of the method in each layer, beside a
--- product with every weight but the table of embeddings, of which a row is looked up. nil for the model's own
--- attention.
-local function attention_share(m, method, length)
+-- product with every weight but the table of embeddings, of which a row is looked up; where only the last token has
+-- logits, with those of the layers alone (the models of these tables have an output table of their own). nil for the
+-- model's own attention.
+local function attention_share(m, method, length, last)
   if method == "own" then return nil end
   local about, attention = m:about(), 0
   for _, layer in ipairs(m:layers()) do
     local count = cost(method, { N = length, r = layer.width, d = layer.value_width, decay = true })
     attention = attention + layer.heads * (count.multiplies + count.adds)
   end
-  local weights = 2 * length * (about.parameters - about.vocabulary * about.width)
-  return attention / (attention + weights)
+  local tables = about.vocabulary * about.width * (last and 2 or 1)
+  return attention / (attention + 2 * length * (about.parameters - tables))
 end
 
--- The model at hand; a sweep of one model makes it once, at its first point.
+-- The model at hand, on a GPU in Float32; a sweep of one model makes it once, at its first point.
 local function keeper()
   local held
   return function(p)
     if not held then
-      held = model({ arch = p.arch, size = p.size, layers = p.layers > 0 and p.layers or nil, weights = "random" })
+      local gpu = p.device == "gpu"
+      held = model({ arch = p.arch, size = p.size, layers = p.layers > 0 and p.layers or nil, weights = "random",
+        device = p.device, type = gpu and "f32" or nil })
     end
     return held
   end
@@ -107,19 +116,20 @@ end
 --- The times in which a model reads prompts by each method: what has arch, size, layers (nil: all), length (tokens of a
 --- prompt), batches, and methods by name, "own" being the model as it is. Returns a function of method and batch that
 --- gives {seconds (of the batch), lower, upper, samples, attention (its share in the operations)} or a text: the reason
---- why there is none. A method is first compared with the model as it is, on 64 tokens.
+--- why there is none. A method is first compared with the model as it is, on 64 tokens. A prompt on the CPU gives the
+--- logits of all its tokens; on a GPU those of its last one, as copying all to the CPU takes longer than reading it.
 function models.times(item, what)
   local mode, model_at = models.modes[item.mode], keeper()
   local results = item:sweep{
-    grid = { arch = { what.arch }, size = { what.size }, layers = { what.layers or 0 }, length = { what.length },
-      batch = what.batches, method = what.methods },
-    order = { "arch", "size", "layers", "length", "batch", "method" },
+    grid = { device = { item.options.device }, arch = { what.arch }, size = { what.size },
+      layers = { what.layers or 0 }, length = { what.length }, batch = what.batches, method = what.methods },
+    order = { "device", "arch", "size", "layers", "length", "batch", "method" },
     timeout = mode.timeout,
     run = function(p)
-      local m = model_at(p)
+      local m, last = model_at(p), p.device == "gpu"
       local vocabulary = m:about().vocabulary
       local needs, free = 4.0 * p.batch * p.length * vocabulary, 0.9 * available_memory()
-      if needs > free then return { needs = needs, free = free } end
+      if not last and needs > free then return { needs = needs, free = free } end
       m:reset()
       local few = prompts_of(1, 64, vocabulary)
       local own = m:logits(few)
@@ -132,10 +142,10 @@ function models.times(item, what)
         if not (off <= 1e-3) then return { wrong = off } end
       end
       local prompts = prompts_of(p.batch, p.length, vocabulary)
-      local t = timing(function() return m:logits(prompts) end, { seconds = mode.seconds })
+      local t = timing(function() return m:logits(prompts, { last = last }) end, { seconds = mode.seconds })
       m:reset()
       return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples,
-        attention = attention_share(m, p.method, p.length) }
+        attention = attention_share(m, p.method, p.length, last) }
     end,
   }
   local at = {}
@@ -158,37 +168,48 @@ function models.judge_times(item, cells, what)
 end
 
 --- The times of ten tokens behind a prompt with tree and with ring attention in all layers: what has arch, size,
---- lengths, shards. The prompt itself is taken off: what is measured is eleven tokens less one. Returns a list of
---- {N, tree, ring}, each a number of seconds or a reason.
+--- lengths, shards. The prompt itself is taken off: what is measured is eleven tokens less one. Each is first compared
+--- with the model as it is, on 64 tokens. Returns a list of {N, tree, ring}, each a number of seconds or a reason, and
+--- one of {N, method, time, lower, upper (quartiles), samples}.
 function models.decoding(item, what)
   local mode, model_at = models.modes[item.mode], keeper()
   local results = item:sweep{
-    grid = { arch = { what.arch }, size = { what.size }, layers = { 0 }, shards = { what.shards }, N = what.lengths,
-      method = { "tree", "ring" } },
-    order = { "arch", "size", "layers", "shards", "N", "method" },
+    grid = { device = { item.options.device }, arch = { what.arch }, size = { what.size }, layers = { 0 },
+      shards = { what.shards }, N = what.lengths, method = { "tree", "ring" } },
+    order = { "device", "arch", "size", "layers", "shards", "N", "method" },
     timeout = mode.timeout,
     run = function(p)
       local m = model_at(p)
+      local few = prompts_of(1, 64, m:about().vocabulary)
+      m:reset()
+      local own = m:logits(few)
       m:attention({ with = p.method, options = { shards = p.shards } })
+      local off = relative_error(m:logits(few), own)
+      if not (off <= 1e-3) then return { wrong = off } end
       local prompt = prompts_of(1, p.N, m:about().vocabulary)[1]
       local function time_of(tokens)
-        return timing(function() m:generate(prompt, { tokens = tokens, stream = false }) end,
-          { seconds = mode.seconds, most = 5 }).median
+        local start = clock()
+        m:generate(prompt, { tokens = tokens, stream = false })
+        return clock() - start
       end
-      local ten = time_of(11) - time_of(1)
+      local t = timing(function() return time_of(11) - time_of(1) end, { seconds = mode.seconds, most = 5,
+        tells = true })
       m:reset()
-      return { ten = ten }
+      return { ten = t.median, lower = t.lower, upper = t.upper, samples = t.samples }
     end,
   }
-  local rows, row_of = {}, {}
-  for _, row in ipairs(results) do
+  local rows, row_of, cells = {}, {}, {}
+  for i, row in ipairs(results) do
     if not row_of[row.N] then
       row_of[row.N] = { N = row.N }
       rows[#rows + 1] = row_of[row.N]
     end
-    row_of[row.N][row.method] = measured.status_of(row, mode.timeout) or row.ten
+    local time = measured.status_of(row, mode.timeout) or row.ten
+    row_of[row.N][row.method] = time
+    cells[i] = { N = row.N, method = row.method, time = time, lower = row.lower or "–", upper = row.upper or "–",
+      samples = row.samples or 0 }
   end
-  return rows
+  return rows, cells
 end
 
 return models

@@ -1,9 +1,10 @@
--- What the repository shows of a run that it keeps: experiments/data/runs/DEVICE-MODE.json, and the tables of README.md
--- and docs/reproduction.md that are made from cpu-quick.json.
+-- What the repository shows of the runs that it keeps: experiments/data/runs/DEVICE-MODE.json, the table of README.md,
+-- made from cpu-quick.json, and that of docs/reproduction.md, made from all of them.
 --
 --   published.publish(experiments, run)       writes all three; run: {mode =, device =, items =}, as in items.json
+--   published.kept(experiments)               the runs that are kept, those of the CPU first
 --   published.front(run)                      the table of README.md, as Markdown: verdicts by document
---   published.map(run)                        that of docs/reproduction.md: claims, command, time, memory
+--   published.map(runs)                       that of docs/reproduction.md: claims, command, time, memory, machine
 --   published.counts_text(verdicts, kind)     "3 hold, 1 differs", of one kind or of all
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, item_page = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/item_page.lua")
@@ -40,13 +41,14 @@ local function was_in_use(run)
   return false
 end
 
--- "2 threads of PROCESSOR, 2026-11-23".
-local function machine_of(run)
-  local item = run.items[1]
+-- "2 threads of PROCESSOR", or the name of a GPU.
+local function machine_of(item)
   local origin = item.origin
-  return string.format("%d threads of %s, %s", origin.threads or 0, (origin.device or origin.processor
-    or "?"):gsub("%s+", " "):gsub("%(R%)", ""), item.date:match("^%S+"))
+  local name = (origin.device or origin.processor or "?"):gsub("%s+", " "):gsub("%(R%)", "")
+  return origin.device and name or string.format("%d threads of %s", origin.threads or 0, name)
 end
+
+local function day_of(item) return item.date:match("^%S+") end
 
 function published.front(run)
   local in_use, rows, all = was_in_use(run), {}, {}
@@ -63,7 +65,7 @@ function published.front(run)
   end
   rows[#rows + 1] = { "all", tostring(#run.items), published.counts_text(all, "count") }
   local header = { "document", "items", "verdicts on what holds on any machine" }
-  local note = string.format("`--%s` on %s.", run.mode, machine_of(run))
+  local note = string.format("`--%s` on %s, %s.", run.mode, machine_of(run.items[1]), day_of(run.items[1]))
   if in_use then
     note = note .. "\nThe machine was in use, so that its verdicts on times are not counted here."
   else
@@ -73,16 +75,49 @@ function published.front(run)
   return markdown(header, rows) .. "\n\n" .. note
 end
 
-function published.map(run)
-  local rows, seconds = {}, 0
-  for i, item in ipairs(run.items) do
-    rows[i] = { #item.claims > 0 and table.concat(item.claims, " ") or "–", "`" .. item.command .. "`",
-      string.format("%.1f", item.processor_seconds or item.seconds),
-      item.memory and string.format("%.0f", item.memory / 2 ^ 20) or "–" }
-    seconds = seconds + (item.processor_seconds or item.seconds)
+-- What an item took; nil of one that was not run.
+local function took(item)
+  if item.title == "not run" then return nil end
+  return { #item.claims > 0 and table.concat(item.claims, " ") or "–", "`" .. item.command .. "`",
+    string.format("%.2f", item.seconds / 60), string.format("%.2f", (item.processor_seconds or item.seconds) / 60),
+    item.memory and string.format("%.0f", item.memory / 2 ^ 20) or "–", machine_of(item) }
+end
+
+function published.map(runs)
+  local rows, sums = {}, {}
+  for _, run in ipairs(runs) do
+    local count, seconds, processors, first = 0, 0, 0, nil
+    for _, item in ipairs(run.items) do
+      local row = took(item)
+      if row then
+        rows[#rows + 1] = row
+        count, seconds, first = count + 1, seconds + item.seconds, first or item
+        processors = processors + (item.processor_seconds or item.seconds)
+      end
+    end
+    sums[#sums + 1] = string.format("%d items in %.1f minutes, %.1f of processors, on %s, %s.", count, seconds / 60,
+      processors / 60, machine_of(first), day_of(first))
   end
-  return markdown({ "claims", "command", "s of processors", "MiB" }, rows) .. string.format(
-    "\n\n%.1f minutes of processors in all, on %s.", seconds / 60, machine_of(run))
+  return markdown({ "claims", "command", "minutes", "of processors", "MiB", "machine" }, rows) .. "\n\n"
+    .. table.concat(sums, "\n")
+end
+
+local function path_of(experiments, device, mode)
+  return string.format("%s/data/runs/%s-%s.json", experiments, device, mode)
+end
+
+function published.kept(experiments)
+  local runs = {}
+  for _, device in ipairs({ "cpu", "gpu" }) do
+    for _, mode in ipairs({ "quick", "standard", "full" }) do
+      local file = io.open(path_of(experiments, device, mode))
+      if file then
+        runs[#runs + 1] = json_decode(file:read("a"))
+        file:close()
+      end
+    end
+  end
+  return runs
 end
 
 published.begin, published.finish = "<!-- reproduced -->\n", "\n<!-- end of reproduced -->"
@@ -105,10 +140,11 @@ end
 function published.publish(experiments, run)
   local root = experiments:match("^(.*)/[^/]*$") or "."
   mkpath(experiments .. "/data/runs")
-  item_page.write(string.format("%s/data/runs/%s-%s.json", experiments, run.device, run.mode), run)
-  if run.device ~= "cpu" or run.mode ~= "quick" then return end
-  write_between_marks(root .. "/README.md", published.front(run))
-  write_between_marks(root .. "/docs/reproduction.md", published.map(run))
+  item_page.write(path_of(experiments, run.device, run.mode), run)
+  write_between_marks(root .. "/docs/reproduction.md", published.map(published.kept(experiments)))
+  if run.device == "cpu" and run.mode == "quick" then
+    write_between_marks(root .. "/README.md", published.front(run))
+  end
 end
 
 return published

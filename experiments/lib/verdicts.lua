@@ -92,14 +92,15 @@ function verdicts.same_exponent(ours, printed)
     verdicts.fit_text(ours), verdicts.fit_text(printed)) }
 end
 
---- An exponent that a formula states, such as 1 for O(N): the fit's interval lies within 0.25 of it.
+--- An exponent that a formula states, such as 1 for O(N): the fit's interval lies within 0.25 of it. It differs where
+--- the interval is beyond it and the fit is more than 0.25 off; two points, whose interval is infinite, are undecided.
 function verdicts.exponent_is(fit, stated)
   if not fit then return verdicts.not_run("too few lengths were measured") end
   local off = math.abs(fit.exponent - stated)
   local word = "undecided"
-  if off + (fit.count > 2 and fit.half or math.huge) <= verdicts.exponent_margin then
+  if off + fit.half <= verdicts.exponent_margin then
     word = "holds"
-  elseif off > math.max(fit.count > 2 and fit.half or 0, verdicts.exponent_margin) then
+  elseif off > math.max(fit.half, verdicts.exponent_margin) then
     word = "differs"
   end
   return { verdict = word, value = fit.exponent, statistic = string.format("N^%s here, N^%g stated",
@@ -155,21 +156,32 @@ function verdicts.machine_factor(cells)
   return #ratios > 0 and median(ratios) or nil
 end
 
---- Ratios to the document constant: after the one machine factor of the table every cell is within ± 25 %.
+--- Ratios to the document constant: after the one machine factor of the table every cell is within ± 25 %. Of a cell
+--- with quartiles (lower, upper) both are to be, and it is off where both are off to one side; where no cell is off and
+--- not all are within, another run may say either: undecided.
 function verdicts.constant_ratio(cells)
   cells = complete(cells)
   if #cells < 2 then return verdicts.not_run("fewer than two cells have both a printed and an own time") end
   local factor = verdicts.machine_factor(cells)
-  local inside, worst, where = 0, 0, nil
+  local inside, outside, worst, where = 0, 0, 0, nil
+  local margin = math.log(1 + verdicts.margin)
   for _, cell in ipairs(cells) do
     local ratio = cell.ours / cell.printed / factor
+    local low = math.log((cell.lower or cell.ours) / cell.printed / factor)
+    local high = math.log((cell.upper or cell.ours) / cell.printed / factor)
     -- A faster one is off as far as a slower one.
     local off = math.abs(math.log(ratio))
-    if off <= math.log(1 + verdicts.margin) then inside = inside + 1 end
+    if low >= -margin and high <= margin then inside = inside + 1 end
+    if low > margin or high < -margin then outside = outside + 1 end
     if off > worst then worst, where = off, string.format("%s at %s: × %s", cell.method, cell.N, number(ratio)) end
   end
-  return verdicts.whether(inside == #cells, string.format("machine factor %s; %d of %d cells within ± 25 %% of it%s",
-    number(factor), inside, #cells, where and "; farthest " .. where or ""), factor)
+  local between = #cells - inside - outside
+  local text = string.format("machine factor %s; %d of %d cells within ± 25 %% of it", number(factor), inside, #cells)
+  if between > 0 then text = text .. string.format(", %d with quartiles on both sides", between) end
+  if where then text = text .. "; farthest " .. where end
+  local verdict = verdicts.whether(inside == #cells, text, factor)
+  if outside == 0 and between > 0 then verdict.verdict = "undecided" end
+  return verdict
 end
 
 --- The lengths between which method b overtakes a for good: {from, to}, from 0 where it is faster at all lengths, to

@@ -2,9 +2,11 @@
 --   wall_times(item, sizes)     sizes: of each mode {arch =, size =, layers =, length =}, length being that of a prompt
 --
 -- Measured: the time in which the model reads prompts of random tokens, for a hundred of them. The document kept two
--- layers of its models; so is done here with their widths. What it says of its own cells is recomputed.
+-- layers of its models; so is done here with their widths. What it says of its own cells is recomputed. On a GPU the
+-- prompts are those of --full.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, models = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/model_runner.lua")
+local with_quartiles = dofile(folder .. "/cells.lua").with_quartiles
 
 local prompts = 100
 
@@ -44,13 +46,14 @@ local function measured_rows(item, what)
     local row = { method = printed.method, batch = printed.batch_size, printed = printed.avg_time_s,
       std = printed.std_s }
     local name = row.method == "Original" and "own" or models.method_of[row.method]
-    local time = name and time_of(name, row.batch) or "LA has one form on the CPU"
+    local time = name and time_of(name, row.batch) or "LA has one form " .. (item.options.device == "gpu"
+      and "in a model" or "on the CPU")
     if type(time) == "table" then
       local scale = prompts / row.batch
       row.here, row.lower, row.upper = time.seconds * scale, time.lower * scale, time.upper * scale
       row.samples, row.attention = time.samples, time.attention and 100 * time.attention
     else
-      row.here = time
+      row.here, row.lower, row.upper, row.samples = time, "–", "–", 0
     end
     rows[i] = row
     if not by[row.method] then
@@ -66,7 +69,7 @@ local function measured_rows(item, what)
 end
 
 return function(item, sizes)
-  local what = sizes[item.mode]
+  local what = models.size(item, sizes)
   what.methods = { "own" }
   for _, row in ipairs(item:printed()) do
     local name = models.method_of[row.method]
@@ -79,10 +82,9 @@ return function(item, sizes)
     { key = "here", format = "%.3g", align = "right" },
     { key = "printed_share", title = "÷ Original", format = "%.3g", align = "right" },
     { key = "share", title = "here", format = "%.3g", align = "right" } } })
-  item:table(rows, { title = "Every cell", columns = { "method", { key = "batch", align = "right" },
+  item:table(rows, { title = "Every cell", columns = with_quartiles({ "method", { key = "batch", align = "right" },
     { key = "printed", align = "right" }, { key = "std", align = "right" },
-    { key = "here", format = "%.3g", align = "right" }, { key = "lower", title = "quartile", format = "%.3g" },
-    { key = "upper", title = "quartile", format = "%.3g" }, { key = "samples", title = "n", align = "right" } } }, true)
+    { key = "here", format = "%.3g", align = "right" } }) }, true)
   local shares = {}
   for _, row in ipairs(rows) do
     if row.batch == 1 and row.attention then shares[#shares + 1] = row end
@@ -95,7 +97,8 @@ return function(item, sizes)
   item:judge("batch 2 mostly takes less time here", "time", quicker_together(by, order, "here"))
   local cells = {}
   for i, row in ipairs(rows) do
-    cells[i] = { method = row.method, N = row.batch, ours = row.here, printed = row.printed }
+    cells[i] = { method = row.method, N = row.batch, ours = row.here, printed = row.printed,
+      lower = number_at(row, "lower"), upper = number_at(row, "upper") }
   end
   models.judge_times(item, cells, what)
   item:tell(string.format("Fastest of the printed cells: %s with batch 1, %s with batch 2; here %s and %s.",

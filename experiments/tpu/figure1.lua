@@ -78,7 +78,7 @@ local function value_of(row)
   if row.wrong then return string.format("wrong: error %.1e", row.wrong) end
   return row.median
 end
-local time = { forward = {}, backward = {} }
+local time, cells = { forward = {}, backward = {} }, {}
 for _, pass in ipairs({ "forward", "backward" }) do
   local rows, curves = {}, { xscale = "log", yscale = "log", xlabel = "length N", ylabel = "seconds",
     title = string.format("%s pass, one head, d = %d", pass:gsub("^%l", string.upper), d) }
@@ -90,6 +90,9 @@ for _, pass in ipairs({ "forward", "backward" }) do
       local row = results:where({ N = N, method = method, pass = pass })[1]
       local value = value_of(row)
       rows[i][method] = type(value) == "number" and string.format("%.3g", value) or value
+      local none = type(value) ~= "number" and "–" or nil
+      cells[#cells + 1] = { pass = pass, method = method, N = N, time = value, lower = none or row.lower,
+        upper = none or row.upper, samples = none and 0 or row.samples }
       if type(value) == "number" then
         curve.x[#curve.x + 1], curve.y[#curve.y + 1], time[pass][method][N] = N, value, value
       end
@@ -102,6 +105,10 @@ for _, pass in ipairs({ "forward", "backward" }) do
     columns = columns })
   item:figure(curves)
 end
+
+local with_quartiles = dofile(folder .. "/../lib/cells.lua").with_quartiles
+item:table(cells, { title = "Every cell", columns = with_quartiles({ "pass", "method", { key = "N", align = "right" },
+  { key = "time", title = "seconds", format = "%.3g", align = "right" } }) }, true)
 
 -- ── What the text says ──
 local from = item:quoted("faster_than_every_baseline_from")

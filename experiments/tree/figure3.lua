@@ -16,6 +16,8 @@
 --   --seconds 0.2                   spent on a measured point, at least three calls
 --   --points                        only measures this machine, and leaves here-threads.json or here-mpi.json
 --
+-- What is decoded is compared with Float64 before its time counts.
+--
 -- The block is the document's: 16 heads of width 128, one query, bf16. The model runs the real schedule of each
 -- algorithm on simulated links; its constants stand in proofs/tree.md. Measured points are Float32; the model beside
 -- them has this machine's fitted constants: latency and rate of messages of 32 MiB that all ranks send at once
@@ -34,6 +36,7 @@ local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "tree", name
 local options = item.options
 if item.mode == "quick" then options.here, options.seconds = { options.here[1] }, math.min(options.seconds, 0.05) end
 local coinciding = dofile(folder .. "/../lib/coinciding.lua")
+local with_quartiles = dofile(folder .. "/../lib/cells.lua").with_quartiles
 local heads, dim = 16, 128
 local function tell(text) item:tell((text:gsub("^\n", ""))) end
 local function model(method, devices, length, more)
@@ -45,19 +48,29 @@ end
 -- ── This machine ──
 local function measure(engine, p)
   local shards = engine == "threads" and p or nil
-  local function least(decode, N)
+  -- Puts the median, the quartiles and the number of times into a point, once what is decoded is right.
+  local function time(point, name, decode)
     seed(1)
+    local N = point.N
     local q, k, v = randn(1, heads, 1, dim), randn(1, heads, N, dim), randn(1, heads, N, dim)
-    local best, spent, tries = math.huge, 0, 0
-    while spent < options.seconds or tries < 3 do  -- all ranks are told the same times
-      local _, report = decode(q, k, v, { engine = engine, shards = shards })
-      best, spent, tries = math.min(best, report.time), spent + report.time, tries + 1
+    local expected = softmax_attention(f64(q), f64(k), f64(v), { method = "standard" })
+    local times, spent = {}, 0
+    while spent < options.seconds or #times < 3 do  -- all ranks are told the same times
+      local o, report = decode(q, k, v, { engine = engine, shards = shards })
+      if #times == 0 then
+        local off = relative_error(o, expected)
+        if not (off <= 1e-4) then error(string.format("%s over %s at N = %d: error %.1e", name, engine, N, off), 0) end
+      end
+      spent, times[#times + 1] = spent + report.time, report.time
     end
-    return best
+    point[name], point[name .. "_samples"] = median(times), #times
+    point[name .. "_lower"], point[name .. "_upper"] = quantile(tensor(times), 0.25), quantile(tensor(times), 0.75)
   end
   local points = {}
-  for _, N in ipairs(options.here) do
-    points[#points + 1] = { N = N, tree = least(tree_decode, N), ring = least(ring_decode, N) }
+  for i, N in ipairs(options.here) do
+    points[i] = { N = N }
+    time(points[i], "tree", tree_decode)
+    time(points[i], "ring", ring_decode)
   end
   local logs = 0  -- of bytes a second that a worker of the tree reads
   for _, point in ipairs(points) do logs = logs + math.log(2 * point.N * heads * dim * 4 / p / point.tree) / #points end
@@ -70,7 +83,9 @@ local function same_lengths(measured)
   if type(measured) ~= "table" or type(measured.points) ~= "table" or #measured.points ~= #options.here then
     return false
   end
-  for i, point in ipairs(measured.points) do if point.N ~= options.here[i] then return false end end
+  for i, point in ipairs(measured.points) do
+    if point.N ~= options.here[i] or not point.ring_samples then return false end
+  end
   return true
 end
 local function kept(engine)
@@ -237,7 +252,7 @@ if longest > shortest then
 end
 
 -- ── This machine, beside the model with its constants ──
-local here, curves = {}, {}
+local here, curves, cells = {}, {}, {}
 for _, run in ipairs(measured) do
   local constants = { memory_rate = run.memory_rate, start = 0, flop_rate = 1e15, element_bytes = 4,
     per_node = run.ranks, within = run.link, overlap = false }
@@ -255,6 +270,11 @@ for _, run in ipairs(measured) do
     row.ratio, row.model_ratio = row.ring / row.tree, row.model_ring / row.model_tree
     for name in pairs(line) do row[name] = row[name] * 1e3 end
     here[#here + 1] = row
+    for _, name in ipairs({ "tree", "ring" }) do
+      cells[#cells + 1] = { engine = row.engine, ranks = row.ranks, N = row.N, method = name, time = row[name],
+        lower = 1e3 * point[name .. "_lower"], upper = 1e3 * point[name .. "_upper"],
+        samples = point[name .. "_samples"] }
+    end
   end
   for _, name in ipairs({ "tree", "ring", "model_tree", "model_ring" }) do curves[#curves + 1] = line[name] end
   tell(string.format("\n%s, %d ranks: a message takes %s and %s/s with all sending; a worker reads %s/s", run.engine,
@@ -263,7 +283,7 @@ for _, run in ipairs(measured) do
 end
 if #measured == 1 then tell("\nPoints of " .. why .. ".") end
 item:table(here, {
-  title = "Milliseconds on this machine, Float32, the least of some calls; and the model with its constants",
+  title = "Milliseconds on this machine, Float32, median; and the model with its constants",
   columns = {
   "engine", { key = "ranks", align = "right" }, { key = "N", align = "right" }, { key = "tree", align = "right" },
   { key = "model_tree", title = "model", align = "right" },
@@ -271,6 +291,9 @@ item:table(here, {
   { key = "ratio", title = "ring ÷ tree", align = "right" },
   { key = "model_ratio", title = "model", align = "right" },
 }, note = "Ranks share " .. machine().cores .. " cores and one memory." })
+item:table(cells, { title = "Every cell in milliseconds", columns = with_quartiles({ "engine",
+  { key = "ranks", align = "right" }, { key = "N", align = "right" }, "method",
+  { key = "time", format = "%.3g", align = "right" } }) }, true)
 
 -- ── Figures and files ──
 local function figure(name, lines, title, x, y)

@@ -42,7 +42,7 @@ for _, p in ipairs(options.devices) do
     ring_rounds = ring.rounds,
     tree = most(tree), tree_total = tree.elements, eq14 = 2 * (p - 1) / p * (b * d + 2 * b * heads),
     tree_rounds = tree.rounds,
-    ratio = p > 1 and ring.elements / tree.elements or nil,
+    ratio = p > 1 and ring.elements / tree.elements or "none sent",
   }
   if p > 1 then
     ring_curve.x[#ring_curve.x + 1], ring_curve.y[#ring_curve.y + 1] = p, ring.elements

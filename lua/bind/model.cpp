@@ -218,28 +218,30 @@ auto running(lua_State* L, const char* what, F&& f) {
     }
 }
 
-// m:logits(text or ids) -> [N, vocabulary]; a list of lists of ids -> [b, N, vocabulary]
+// m:logits(text or ids, {last =}) -> [N, vocabulary]; a list of lists of ids -> [b, N, vocabulary]; N = 1 with last
 int logits(lua_State* L) {
     Handle& handle = check_model(L, 1);
+    lua_settop(L, 3);
+    const Options options(L, 3, "logits");
+    const bool last = options.boolean("last", false);
     bool batch = false;
     if (lua_istable(L, 2)) {
         lua_rawgeti(L, 2, 1);
         batch = lua_istable(L, -1) || lua_type(L, -1) == LUA_TSTRING;
         lua_pop(L, 1);
     }
-    if (!batch) {
-        Ids ids = ids_at(L, 2, handle);
-        const Tensor out = running(L, "logits", [&](const auto& run) { return handle.model.logits(ids, run); });
-        handle.last = std::move(ids);
-        return push_one(L, out);
-    }
-    std::vector<Ids> texts(lua_rawlen(L, 2));
+    std::vector<Ids> texts(batch ? lua_rawlen(L, 2) : 1);
     for (std::size_t i = 0; i < texts.size(); ++i) {
-        lua_rawgeti(L, 2, static_cast<lua_Integer>(i + 1));
-        texts[i] = ids_at(L, lua_gettop(L), handle);
-        lua_pop(L, 1);
+        if (batch) lua_rawgeti(L, 2, static_cast<lua_Integer>(i + 1));
+        texts[i] = ids_at(L, batch ? lua_gettop(L) : 2, handle);
+        if (batch) lua_pop(L, 1);
     }
-    return push_one(L, running(L, "logits", [&](const auto& run) { return handle.model.logits(texts, run); }));
+    const auto rows = last ? model::Session::Rows::last : model::Session::Rows::all;
+    Tensor out = running(L, "logits", [&](const auto& run) { return handle.model.logits(texts, run, rows); });
+    const Index words = out.shape().back(), b = static_cast<Index>(texts.size()), n = out.size() / (b * words);
+    out = batch ? out.reshape({b, n, words}) : out.reshape({n, words});
+    if (!batch) handle.last = std::move(texts.front());
+    return push_one(L, out);
 }
 
 // What a text that comes token by token has for its reader: bytes, whole characters at a time, up to a text that ends

@@ -257,6 +257,7 @@ end
 
 -- ---- measuring ----
 
+causeway._options.logits = { last = true }
 causeway._options.predict = { window = true }
 causeway._options.bits_per_byte = { window = true }
 

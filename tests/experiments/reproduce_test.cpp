@@ -1,5 +1,9 @@
 // The reproduction of the documents' tables and figures: the rules of its verdicts, that nothing printed is left out,
 // and a small run with its page.
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -38,6 +42,27 @@ Output reproduce(const TemporaryFolder& folder, std::vector<std::string> options
     return run_in(folder, options);
 }
 
+// Whether a process works in the folder.
+bool in_use(const std::string& folder) {
+    for (const auto& process : std::filesystem::directory_iterator("/proc")) {
+        std::error_code gone;
+        if (std::filesystem::read_symlink(process.path() / "cwd", gone) == std::filesystem::path(folder)) return true;
+    }
+    return false;
+}
+
+// Puts one number in the place of all medians that a sweep has kept.
+void replace_medians(const std::string& path, const std::string& number) {
+    std::istringstream rows(read_bytes(path));
+    std::string changed;
+    for (std::string line; std::getline(rows, line);) {
+        json row = json::parse(line);
+        if (row.contains("values") && row["values"].contains("median")) row["values"]["median"] = json::parse(number);
+        changed += row.dump() + "\n";
+    }
+    write_bytes(path, changed);
+}
+
 }  // namespace
 
 TEST_CASE("what would change nothing, or publish a part, is refused", "[experiments][reproduce]") {
@@ -69,7 +94,8 @@ TEST_CASE("a growth exponent has the interval of its fit", "[experiments][reprod
     CHECK(same("v.fit({1, 2, 4}, {1, 3, 3})", linear) == "undecided");
     CHECK(same("nil", linear) == "not run");
     CHECK(lua("return v.exponent_is(" + linear + ", 1).verdict, v.exponent_is(" + square + ", 1).verdict, " +
-              "v.exponent_is(v.fit({1, 2}, {1, 2}), 1).verdict") == "holds differs undecided");
+              "v.exponent_is(v.fit({1, 2}, {1, 2}), 1).verdict, v.exponent_is(v.fit({1, 2}, {1, 8}), 1).verdict") ==
+          "holds differs undecided undecided");
 }
 
 TEST_CASE("the order of methods leaves out what is close", "[experiments][reproduce]") {
@@ -89,6 +115,19 @@ TEST_CASE("the order of methods leaves out what is close", "[experiments][reprod
               "return r.verdict, r.value") == "holds 2.0");
     CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1}, {'b', 1, 4, 2}, {'c', 1, 12, 4})).verdict") == "differs");
     CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1})).verdict") == "not run");
+    // A cell of 2.4 is within 25 % of 2 and one of 2.6 is not; with quartiles at 2.4 and 2.6 both may be said.
+    const auto with_quartiles = [&](const std::string& ours, const std::string& lower, const std::string& upper) {
+        return lua("list = cells({'a', 1, 2, 1}, {'b', 1, 2, 1}, {'c', 1, " + ours + ", 1}) list[3].lower, " +
+                   "list[3].upper = " + lower + ", " + upper + " return v.constant_ratio(list).verdict");
+    };
+    CHECK(with_quartiles("2.4", "2.3", "2.45") == "holds");
+    CHECK(with_quartiles("2.4", "2.3", "2.6") == "undecided");
+    CHECK(with_quartiles("2.6", "2.4", "2.7") == "undecided");
+    CHECK(with_quartiles("2.6", "2.55", "2.7") == "differs");
+    CHECK(with_quartiles("1.5", "1.4", "1.55") == "differs");
+    CHECK(
+        lua("list[3].lower, list[3].upper = 1.5, 1.7 return v.constant_ratio(list).statistic") ==
+        "machine factor 2; 2 of 3 cells within ± 25 % of it, 1 with quartiles on both sides; farthest c at 1: × 0.750");
 }
 
 TEST_CASE("a crossover is a span between two lengths", "[experiments][reproduce]") {
@@ -167,6 +206,16 @@ TEST_CASE("a table of latencies has a number or a reason in every cell", "[exper
     }
     CHECK(measured == 16);  // eight methods at two lengths
     CHECK(reasons == 47);
+    int controls = 0;
+    for (const auto& part : item["parts"]) {
+        if (!part.contains("rows") || !part["rows"][0].contains("numpy")) continue;
+        for (const auto& row : part["rows"]) {
+            if (row["numpy"].is_string()) CHECK(row["numpy"] == "refused: no NumPy");
+            else CHECK((row["numpy"].get<double>() > 0 && row["samples"].get<int>() >= 1));
+            ++controls;
+        }
+    }
+    CHECK(controls == 2);  // the lengths of Vanilla
     CHECK(contains(output.out, "longer than --quick goes"));
     CHECK(contains(read_bytes(folder / "results/leet/table4/table4.html"), "printed × "));
 }
@@ -211,6 +260,20 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         CAPTURE(beside.err);
         CHECK(beside.status == 0);
         CHECK(contains(read_bytes(place + "index.html"), "statistic there"));
+        CHECK(contains(beside.out, "Of 1 verdicts that both runs have, 1 are the same and 0 are not."));
+        json changed = json::parse(read_bytes(folder / "first/items.json"));
+        for (json& one : changed["items"])
+            for (json& v : one["verdicts"])
+                if (one["document"] == "tpu" && one["name"] == "quoted") v["verdict"] = "differs";
+        write_bytes(folder / "changed.json", changed.dump());
+        const Output other = reproduce(folder, {"--page", "--compare", "changed.json"});
+        CHECK(contains(other.out, "Of 1 verdicts that both runs have, 0 are the same and 1 are not."));
+        CHECK(contains(read_bytes(place + "index.html"), "Verdicts that are not the same"));
+        CHECK(reproduce(folder, {"--page", "--compare", experiments + "data/runs/cpu-quick.json"}).status == 0);
+        const json kept = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
+        const std::string day = kept["items"][0]["date"].get<std::string>().substr(0, 10);
+        CHECK(contains(read_bytes(place + "index.html"),
+                       "Beside " + kept["items"][0]["origin"]["processor"].get<std::string>() + ", " + day));
         CHECK(reproduce(folder, {"--page", "--compare", "first/verdicts.json"}).status == 0);
         const Output none = reproduce(folder, {"--page", "--compare", "first/index.html"});
         CHECK(none.status == 2);
@@ -234,6 +297,65 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         CHECK(reproduce(folder, {"--quick", "--only", "leet/table2,tpu/quoted"}).status == 0);
         CHECK(json::parse(read_bytes(kept))["date"] != "before");
     }
+}
+
+TEST_CASE("rows of an earlier run are kept for the items that the stopped run had begun, and for no others",
+          "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const std::vector<std::string> command{"--quick", "--only", "fleet/table4"};
+    REQUIRE(reproduce(folder, command).status == 0);
+    const std::string place = folder / "results/reproduce/";
+    const auto stopped = [&](const std::string& begun) {
+        std::filesystem::remove(place + "fleet/table4/item.json");
+        replace_medians(place + "fleet/table4/quick/rows.jsonl", "0.125");
+        write_bytes(place + "running.json",
+                    R"({"mode": "quick", "device": "cpu", "only": "fleet/table4", "begun": [)" + begun + "]}");
+    };
+    const auto kept = [&] {
+        REQUIRE(reproduce(folder, command).status == 0);
+        const json item = json::parse(read_bytes(place + "fleet/table4/item.json"));
+        CHECK(item["command"] == "./lab experiments/fleet/table4.lua --quick");
+        std::size_t from_before = 0;
+        for (const json& row : item["parts"][0]["rows"]) from_before += row["here"] == 256 / 0.125;
+        CHECK(item["parts"][0]["rows"].size() == 6);
+        return from_before;
+    };
+    stopped(R"("fleet/table4")");
+    CHECK(kept() == 6);
+    stopped("");
+    CHECK(kept() == 0);
+    CHECK(run_in(folder, {experiments + "fleet/table4.lua", "--resume", "--fresh"}).err ==
+          "error: --resume: given together with --fresh, expected one of them\n");
+}
+
+TEST_CASE("a run that is killed leaves nothing behind that runs, and goes on", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const pid_t process =
+        start_program(folder, {experiments + "reproduce.lua", "--quick", "--only", "leet/table2,leet/table4"});
+    const std::string place = folder / "results/reproduce/leet/table4/quick/rows.jsonl";
+    REQUIRE(wait_for_file(place));
+    const auto rows = [&] {
+        const std::string text = read_bytes(place);
+        return std::count(text.begin(), text.end(), '\n');
+    };
+    for (int tries = 0; rows() < 6 && tries < 2000; ++tries) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    REQUIRE(kill(process, SIGKILL) == 0);
+    REQUIRE(waitpid(process, nullptr, 0) == process);
+    if (std::system("setpriv --pdeathsig KILL true > /dev/null 2>&1") == 0) {
+        // The item would go on for some seconds.
+        for (int tries = 0; in_use(folder.path()) && tries < 100; ++tries)
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        CHECK_FALSE(in_use(folder.path()));
+    }
+    const auto before = rows();
+    CHECK(before >= 6);
+    const Output on = reproduce(folder, {"--quick", "--only", "leet/table2,leet/table4"});
+    CAPTURE(on.err);
+    CHECK(on.status == 0);
+    CHECK(contains(on.out, "1 of 2 items were finished before"));
+    const json item = json::parse(read_bytes(folder / "results/reproduce/leet/table4/item.json"));
+    CHECK(item["resumed"] == true);
+    CHECK(contains(read_bytes(folder / "results/reproduce/index.html"), " since it went on"));
 }
 
 TEST_CASE("accuracy of a trained model is the same with every exact method", "[experiments][reproduce]") {
@@ -291,6 +413,33 @@ TEST_CASE("a table of whole models has a time or a reason in every cell", "[expe
     CHECK(item["others"].get<double>() <= 1);
 }
 
+// A model that notes how it was asked for, and of which tokens logits were asked, in the place of one on a GPU.
+TEST_CASE("times of whole models on a GPU are of the large prompts, in Float32, without copying logits",
+          "[experiments][reproduce]") {
+    Shell lua;
+    lua("models = dofile('" + experiments +
+        "lib/model_runner.lua') asked, real = {}, model "
+        "function model(o) asked.model = o.device .. ' ' .. o.type o.device, o.type = nil, 'f32' local m = real(o) "
+        "return setmetatable({}, {__index = function(_, name) return function(_, a, b) "
+        "if name == 'logits' and #a[1] > 64 then asked[#a] = b.last end return m[name](m, a, b) end end}) end "
+        "item = {mode = 'quick', options = {device = 'gpu'}, sweep = function(_, o) return sweep(o) end} "
+        "what = {arch = 'transnormer', size = 'tiny', length = 96, batches = {1, 2}, "
+        "methods = {'own', 'lightning-attention-2', 'none'}} time = models.times(item, what)");
+    CHECK(lua("return asked.model, asked[1], asked[2]") == "gpu f32 true true");
+    CHECK(lua("a, b = time('own', 1), time('lightning-attention-2', 2) return a.seconds > 0, a.samples > 0, "
+              "a.attention, b.seconds > 0") == "true true nil true");
+    CHECK(lua("return time('none', 1)").starts_with("refused: with: nothing is named \"none\", expected"));
+    // Neither the table of embeddings nor that of the output is a product for each token: 256 rows of 256.
+    CHECK(
+        lua("m, n = real{arch = 'transnormer', size = 'tiny', weights = 'random'}, 0 for _, l in ipairs(m:layers()) do "
+            "c = cost('lightning-attention-2', {N = 96, r = l.width, d = l.value_width, decay = true}) "
+            "n = n + l.heads * (c.multiplies + c.adds) end weights = m:about().parameters - 2 * 256 * 256 "
+            "return math.abs(b.attention / (n / (n + 2 * 96 * weights)) - 1) < 1e-12") == "true");
+    lua("sizes = {quick = 1, standard = 2, full = 3} function size_in(mode, device) return models.size({mode = mode, "
+        "options = {device = device}}, sizes) end");
+    CHECK(lua("return size_in('quick', 'gpu'), size_in('standard', 'gpu'), size_in('standard', 'cpu')") == "1 3 2");
+}
+
 TEST_CASE("a model that does not fit says how much memory it takes", "[experiments][reproduce]") {
     const TemporaryFolder folder;
     const Output output = run_in(folder, {experiments + "tree/table1.lua", "--quick"});
@@ -311,6 +460,17 @@ TEST_CASE("a model that does not fit says how much memory it takes", "[experimen
     }
     CHECK(reasons == 8);
     CHECK(contains(output.out, "Seconds for ten tokens here: llama tiny, 8 shards"));
+    int cells = 0;
+    for (const json& part : item["parts"]) {
+        if (!part.contains("rows") || !part["rows"][0].contains("samples")) continue;
+        for (const json& row : part["rows"]) {
+            CHECK(row["samples"].get<int>() >= 1);
+            CHECK(row["lower"].get<double>() <= row["time"].get<double>());
+            CHECK(row["time"].get<double>() <= row["upper"].get<double>());
+            ++cells;
+        }
+    }
+    CHECK(cells == 6);  // three lengths, tree and ring
 }
 
 TEST_CASE("what experiments share: text in lines, a middle, exact blocks", "[experiments]") {
@@ -347,7 +507,9 @@ TEST_CASE("the tables of the README and of docs are those of the run that is kep
     Shell lua;
     lua("p = dofile('" + experiments + "lib/published.lua') file = io.open('" + experiments +
         "data/runs/cpu-quick.json') run = json_decode(file:read('a')) file:close()");
-    const std::string front = lua("return p.front(run)"), map = lua("return p.map(run)");
+    const std::string front = lua("return p.front(run)"), map = lua("return p.map(p.kept('" + experiments + "'))");
+    // A line for each item of each run that is kept, with its machine.
+    CHECK(lua("_, lines = p.map({run, run}):gsub('threads of', '') return lines, #run.items") == "64 31");
     const auto between_marks = [](const std::string& path) {
         const std::string page = read_bytes(path), begin = "<!-- reproduced -->\n",
                           end = "\n<!-- end of reproduced -->";
@@ -386,6 +548,48 @@ TEST_CASE("a page is made from the run that is kept", "[experiments][reproduce]"
     write_bytes(folder / "none.json", "[]");
     CHECK(reproduce(folder, {"--from", "none.json"}).err ==
           "error: --from: \"none.json\", expected an items.json of reproduce.lua\n");
+}
+
+TEST_CASE("a run is published whole and in one mode", "[experiments][reproduce]") {
+    // In a copy, where a run that should be refused could be published.
+    const TemporaryFolder folder;
+    const auto copy = [&](const std::string& path) {
+        std::filesystem::create_directories(std::filesystem::path(folder / path).parent_path());
+        std::filesystem::copy(source_dir() + "/" + path, folder / path, std::filesystem::copy_options::recursive);
+    };
+    for (const char* path :
+         {"README.md", "docs/reproduction.md", "experiments/reproduce.lua", "experiments/lib", "experiments/data/runs"})
+        copy(path);
+    json run = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
+    for (const json& item : run["items"]) {
+        const std::string place =
+            "results/reproduce/" + item["document"].get<std::string>() + "/" + item["name"].get<std::string>();
+        std::filesystem::create_directories(folder / place);
+        write_bytes(folder / (place + "/item.json"), item.dump());
+    }
+    const auto publish = [&](std::vector<std::string> options) {
+        options.insert(options.begin(), {"experiments/reproduce.lua", "--page", "--publish"});
+        return run_in(folder, options);
+    };
+    const Output refused = publish({});
+    CHECK(refused.status == 1);
+    CHECK(contains(refused.err,
+                   "nothing is published, for these items are of another mode than standard or not of "
+                   "the cpu: fleet/table1, "));
+    CHECK_FALSE(std::filesystem::exists(folder / "experiments/data/runs/cpu-standard.json"));
+    const std::string map = read_bytes(folder / "docs/reproduction.md");
+    write_bytes(folder / "docs/reproduction.md", "<!-- reproduced -->\n\n<!-- end of reproduced -->");
+    CHECK(publish({"--quick"}).status == 0);
+    CHECK(contains(map, read_bytes(folder / "docs/reproduction.md")));
+}
+
+TEST_CASE("an empty cell is an error", "[experiments][reproduce]") {
+    Shell lua;
+    lua("item = dofile('" + experiments + "lib/item.lua')({}, {document = 'leet', name = 'table1', title = 'x'})");
+    CHECK(contains(lua("item:table({{a = 1, b = 2}, {a = 3}}, {title = 'T', columns = {'a', {key = 'b'}}}, true)"),
+                   "leet/table1: row 2 of \"T\" has nothing in the column b, expected a number or a reason"));
+    CHECK(contains(lua("item:table({{a = ''}}, {columns = {'a'}}, true)"), "row 1 of \"a table\" has nothing"));
+    CHECK(lua("item:table({{a = 'OOM'}}, {columns = {'a'}}, true) return #item.parts") == "1");
 }
 
 TEST_CASE("reproduce refuses what it does not know", "[experiments][reproduce]") {

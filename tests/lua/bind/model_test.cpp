@@ -59,6 +59,10 @@ TEST_CASE("logits of a text, of ids and of several", "[lua][model]") {
     CHECK(lua("return one == two") == "true");
     CHECK(lua("both = m:logits{'hello', {104, 101, 108, 108, 111}} return size(both)") == "2 5 256");
     CHECK(number(lua("return maximum(abs(reshape(both(1), 5, 256) - one))")) < 1e-3);
+    CHECK(lua("last = m:logits('hello', {last = true}) return size(last)") == "1 256");
+    CHECK(number(lua("return maximum(abs(last - one({5, 5})))")) < 1e-3);
+    CHECK(lua("return size(m:logits({'hello', 'hallo'}, {last = true}))") == "2 1 256");
+    CHECK(lua("m:logits('hello', {lst = true})") == "user:1: logits: unknown option \"lst\" (did you mean \"last\"?)");
     CHECK(lua("m:logits()") == "user:1: text: nothing, expected a text or a list of ids");
     CHECK(lua("m:logits{300}") == "user:1: ids: has 300, expected token ids from 0 to 255");
 }
