@@ -118,11 +118,12 @@ local function complete(cells)
 end
 
 --- The same order of methods at each length. Two times within 25 % of each other have no order. Kendall's τ counts all
---- pairs; what decides is that no pair with an order in both is turned around.
+--- pairs; what decides is that no pair with an order in both is turned around. Where all that are have quartiles
+--- (lower, upper) within 25 % of each other, another run may say either: undecided.
 function verdicts.same_order(cells)
   cells = complete(cells)
   local close = math.log(1 + verdicts.margin)
-  local agree, against, clear, turned = 0, 0, 0, {}
+  local agree, against, clear, unsure, turned = 0, 0, 0, 0, {}
   for i, a in ipairs(cells) do
     for j = i + 1, #cells do
       local b = cells[j]
@@ -132,8 +133,10 @@ function verdicts.same_order(cells)
         if math.abs(here) > close and math.abs(there) > close then
           clear = clear + 1
           if here * there < 0 then
-            turned[#turned + 1] = string.format("%s and %s at %d", here < 0 and a.method or b.method, here < 0
-              and b.method or a.method, a.N)
+            local slower, faster = here > 0 and a or b, here > 0 and b or a
+            local least = math.log((slower.lower or slower.ours) / (faster.upper or faster.ours))
+            if least <= close then unsure = unsure + 1 end
+            turned[#turned + 1] = string.format("%s and %s at %d", faster.method, slower.method, a.N)
           end
         end
       end
@@ -146,7 +149,10 @@ function verdicts.same_order(cells)
     text = text .. ": faster here " .. table.concat(turned, ", ", 1, math.min(3, #turned)) .. (#turned > 3 and ", …"
       or "")
   end
-  return verdicts.whether(#turned == 0, text, tau)
+  if unsure > 0 then text = text .. string.format("; %d with quartiles within 25 %%", unsure) end
+  local verdict = verdicts.whether(#turned == 0, text, tau)
+  if #turned > 0 and unsure == #turned then verdict.verdict = "undecided" end
+  return verdict
 end
 
 --- The factor between two machines, the median of own time over printed one; nil where no cell has both.

@@ -111,6 +111,15 @@ TEST_CASE("the order of methods leaves out what is close", "[experiments][reprod
     // Within 25 % there is no order, here or there, and other lengths are not compared.
     CHECK(lua("return v.same_order(cells({'a', 1, 1, 12}, {'b', 1, 2, 10}, {'c', 2, 9, 1})).verdict") == "not run");
     CHECK(lua("return v.same_order(cells({'a', 1, 1, 'OOM'}, {'b', 1, 2, 10})).verdict") == "not run");
+    // Times of 1 and 2 that are turned around, with quartiles that leave a quarter between them or do not.
+    const auto turned_with = [&](const std::string& upper, const std::string& lower) {
+        return lua("list = cells({'a', 1, 1, 30}, {'b', 1, 2, 10}) list[1].upper, list[2].lower = " + upper + ", " +
+                   lower + " return v.same_order(list).verdict");
+    };
+    CHECK(turned_with("1.2", "1.6") == "differs");
+    CHECK(turned_with("1.5", "1.6") == "undecided");
+    CHECK(turned_with("1.5", "nil") == "differs");
+    CHECK(turned_with("nil", "1.2") == "undecided");
     CHECK(lua("local r = v.constant_ratio(cells({'a', 1, 2, 1}, {'b', 1, 4.2, 2}, {'c', 1, 8, 4})) "
               "return r.verdict, r.value") == "holds 2.0");
     CHECK(lua("return v.constant_ratio(cells({'a', 1, 2, 1}, {'b', 1, 4, 2}, {'c', 1, 12, 4})).verdict") == "differs");
