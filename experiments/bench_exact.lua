@@ -1,8 +1,7 @@
 -- How near to the speed of matrix products is every exact method, and how does its time grow?
 --
---   causeway experiments/bench_exact.lua                                       all methods "auto" knows, N = 128 ...
---                                                                              131072
---   causeway experiments/bench_exact.lua --quick                               N up to 8192, less time a point
+--   causeway experiments/bench_exact.lua      all methods "auto" knows, N = 128 to 131072
+--   causeway experiments/bench_exact.lua --quick      N up to 8192, less time a point
 --   causeway experiments/bench_exact.lua --methods fleet,block-based --heads 1 --lengths 8192
 --
 --   --lengths 128,256,…,131072

@@ -56,12 +56,32 @@ local function folder(name, text)
   return path
 end
 
+local columns_of_help = 80
+local wrapped = dofile(debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$") .. "/wrapped.lua")
+
+-- A line that begins with two blanks, as an option and what it is; what does not fit goes on below that.
+local function print_option(line)
+  if utf8.len(line) <= columns_of_help then return print(line) end
+  local head = line:match("^%s+%S.-%s%s+")
+  if not head or utf8.len(head) > columns_of_help - 20 then head = line:match("^%s+") end
+  local indent = utf8.len(head)
+  local rest = wrapped(line:sub(#head + 1), columns_of_help - indent)
+  print(head .. rest:gsub("\n", "\n" .. (" "):rep(indent)))
+end
+
 local function print_help(script)
+  local prose = {}
+  local function print_prose()
+    if #prose > 0 then print(wrapped(table.concat(prose, " "), columns_of_help)) end
+    prose = {}
+  end
   for line in io.lines(script) do
     local text = line:match("^%-%- ?(.*)$")
+    if not text or text == "" or text:sub(1, 2) == "  " then print_prose() end
     if not text then break end
-    print(text)
+    if text == "" then print() elseif text:sub(1, 2) == "  " then print_option(text) else prose[#prose + 1] = text end
   end
+  print_prose()
 end
 
 return function(given, defaults, rules, more_help)

@@ -66,11 +66,13 @@ called("gated", "gla gated_linear_attention gatedlinearattention chunk_gla forge
   "S ← diag(e^g) S + k vᵀ, o = Sᵀ q (Yang et al. 2023). A gate per key channel is log_decay [b, h, N, d_k], one a head "
   .. "log_decay [b, h, N]. The scale is 1 here; flash-linear-attention has 1/sqrt(d_k): scale = 1 / math.sqrt(d_k).")
 line_of("gla gated_linear_attention chunk_gla", 'linear_attention(q, k, v, {update = "gated", log_decay = g})')
-called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
+called("gated", "mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla "
+  .. "mamba_chunk_scan_combined selective_state_update",
   "Mamba-2's recurrence is this one with a gate a head: q = C, k = B, v = Δ x and log_decay = Δ A, [b, h, N]. "
   .. "Convolution, skip and output gate are layers around it. Mamba (1) has a gate for each channel and state: a step "
   .. "of scan. S ← e^(Δ A) S + B (Δ x)ᵀ, y = Sᵀ C (Dao, Gu 2024), with dt = Δ [b, h, N] and A [h, 1] below 0:")
-line_of("mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla",
+line_of("mamba2 mamba_2 mamba ssd state_space_duality ssm simple_gla "
+  .. "mamba_chunk_scan_combined selective_state_update",
   'linear_attention(C, B, times(x, dt:reshape(b, h, N, 1)),\n  {update = "gated", log_decay = times(dt, A)})')
 near("gated", "samba jamba zamba bamba falcon_h1 falcon_mamba nemotron nemotron_h nemotron_3 granite granite_4",
   "A model of Mamba layers among others; here is the recurrence of Mamba-2, no model: q = C, k = B, v = Δ x, "
@@ -144,6 +146,8 @@ called("vanilla", "naive naive_attention",
 called("leet", "leetdecoding leet_decoding")
 called("recursion", "recursive_attention")
 
+near("gated", "selective_scan_fn selective_scan_ref selective_scan_update dt_proj",
+  "The scan of Mamba 1 has a gate for each channel of each state: scan{...} computes it; that of Mamba 2 is this one.")
 called("scan", "associative_scan parallel_scan linear_recurrence s4 s4d s5 lru s6 mamba1")
 near("scan", "hgrn rglru rg_lru griffin hawk recurrentgemma mingru minlstm qrnn sru ema",
   "It is a recurrence of every channel by itself, h ← f h + x with a gate f.")
@@ -151,7 +155,8 @@ called("recurrence", "generalized_delta_rule generalised_delta_rule dplr iplr di
   .. "linear_recurrent_rule")
 called("gated_delta_2", "gdn_2 gdn2 gated_deltanet_2 gateddeltanet_2 gated_delta_rule_2")
 called("rwkv7", "rwkv_7 goose")
-called("rwkv7", "rwkv", "RWKV-7 is this call; what comes near RWKV-5 and 6 has ?rwkv6, near RWKV-4 ?rwkv4.")
+called("rwkv7", "rwkv time_mix time_mixing",
+  "RWKV-7 is this call; what comes near RWKV-5 and 6 has ?rwkv6, near RWKV-4 ?rwkv4.")
 called("delta_product", "deltaproduct gated_deltaproduct gated_delta_product")
 near("scan", "rwkv4 rwkv_4",
   "It keeps a sum of weights beside that of weighted values: a step with a table of two states.")
@@ -187,7 +192,7 @@ called("softmax_attention", "attention flash_attention flashattention flash_atte
   .. "flash_attention_3 fa2 "
   .. "fa3 scaled_dot_product_attention sdpa dot_product_attention self_attention multi_head_attention "
   .. "multiheadattention multihead_attention mha gqa mqa grouped_query_attention memory_efficient_attention xformers "
-  .. "softmaxattention")
+  .. "softmaxattention", "It is causal unless {causal = false}; other libraries' is not unless it is asked for.")
 near("softmax_attention", "mla multi_head_latent_attention latent_attention",
   "Latent attention is this one with k and v made of the latent before; or, with their matrices taken into q and the "
   .. "output, one head of keys for all queries: k is the latent beside the rotated part, v the latent.")
@@ -302,6 +307,8 @@ called("dot", "inner vdot")
 called("cholesky", "chol")
 called("sigmoid", "logistic expit")
 called("rms_norm", "rmsnorm rmsnormgated fusedrmsnormgated gated_rms_norm rms_norm_gated")
+near("short_convolution", "token_shift tokenshift time_shift conv_state",
+  "A token shift, (1 - m) x_t + m x_(t-1), is a short convolution with the two weights m and 1 - m.")
 called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn causal_conv1d_update causalconvwithstate "
   .. "short_conv causal_conv conv1d causal_convolution")
 called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
@@ -365,6 +372,8 @@ for name in ("backward backprop backpropagation value_and_grad vjp requires_grad
   elsewhere[name].line = "g, value = grad(loss, params)"
 end
 called("adam", "adamw optimizer optim learning_rate")
+told("lr_scheduler learning_rate_schedule",
+  "opt.lr = 1e-4 between two steps sets the rate of opt = adam{params, lr = 1e-3}.")
 called("rank", "num_features n_features nb_features")
 
 -- Bounds
@@ -593,6 +602,12 @@ written("det slogdet logdet determinant",
 not_here("gradcheck check_gradient check_gradients finite_differences",
   "grad(f, A) beside the difference (f(A + E) - f(A - E)) / (2 * h), with A in Float64 and E zero but for h = 1e-5 at "
   .. "one place, checks that element.")
+written("randn_like rand_like", "randn(size(A)) has the shape of A", "randn")
+not_here("state_dict load_state_dict",
+  "Parameters are a table of tensors: save(\"p.npz\", params) writes it, and load(\"p.npz\") reads it.")
+not_here("contiguous is_contiguous", "Tensors are always whole in memory, the last dimension next to itself.")
+near("rms_norm", "group_norm groupnorm",
+  "Of x [b, h, N, d], rms_norm is a norm of each head of its own, without the mean that group norm takes off.")
 not_here("jit compile numba",
   "Nothing is compiled at the prompt: calls run in C++, and scan takes a loop over tokens there.")
 not_here("whos who varinfo variables workspace",

@@ -169,6 +169,10 @@ local function candidates(method, others, own)
         .. "times it", update, update))
     end
   end
+  if unknown.softmax_attention or unknown.softmax then
+    raise("benchmark_method: method: softmax attention is no method of causal linear attention; methods = {softmax = "
+      .. "function(B, C, V) return softmax_attention(B, C, V) end}, reference = false times it beside them")
+  end
   causeway._check_names("benchmark_method: method", unknown, known)
   return list, has_rule
 end

@@ -210,6 +210,17 @@ local function check_generation(call, options)
   causeway._check_options(call, options)
 end
 
+-- Says so where a text of `tokens` is longer than those that the model was trained on.
+local function note_context(m, tokens)
+  local context = m:about().context
+  if context and tokens > context then
+    causeway._note(string.format("%d tokens; texts of at most %d, its context, are what this model was trained on, and "
+      .. "what it makes of longer ones may be worth nothing", tokens, context))
+  end
+end
+
+local function tokens_of(m, text) return type(text) == "string" and #m:tokens(text) or #text end
+
 --- What the model goes on with behind a text or ids, as a text.
 function methods.generate(m, text, options)
   check_generation("generate", options)
@@ -220,6 +231,7 @@ function methods.generate(m, text, options)
   local good, answer = pcall(causeway._generate, m, text, given, stream)
   if options and options.stream == true then io.write("\n") else causeway._status("") end
   if not good then error(answer, 0) end
+  note_context(m, tokens_of(m, text) + tokens_of(m, answer))
   return answer
 end
 
@@ -259,6 +271,16 @@ end
 
 causeway._options.logits = { last = true }
 causeway._options.predict = { window = true }
+
+--- How well a text is predicted, in windows of at most `window` tokens.
+local predict = methods.predict
+function methods.predict(m, text, options)
+  local prediction = predict(m, text, options)
+  local window = options and options.window
+  if window then note_context(m, math.min(window, tokens_of(m, text))) end
+  return prediction
+end
+
 causeway._options.bits_per_byte = { window = true }
 
 --- How many bits the model needs for a byte of a text that it has not seen.

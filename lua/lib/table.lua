@@ -237,6 +237,10 @@ end
 
 --- A table of results that shows itself as aligned text or HTML. Nothing is printed.
 function causeway.text_table(rows, options)
+  -- load() gives the names of the columns behind the rows.
+  if causeway._is_plain(options) and #options > 0 and next(options, #options) == nil then
+    options = { columns = options }
+  end
   if causeway._is_results(rows) and not (options and options.columns) then return rows:table(options) end
   rows = rows_of_columns(rows)
   if type(rows) ~= "table" then causeway._raise("rows: expected a list of tables, got " .. causeway._noun(rows)) end

@@ -1,4 +1,5 @@
 // The experiments run, in their shortest form, and leave what they promise.
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <sstream>
@@ -186,6 +187,11 @@ TEST_CASE("--help of every experiment tells the options that it knows", "[experi
         const Output help = run_in(folder, {entry.path().string(), "--help"});
         CHECK(help.status == 0);
         CHECK(help.err.empty());
+        std::istringstream lines(help.out);
+        for (std::string line; std::getline(lines, line);) {
+            CAPTURE(line);  // in characters: the bytes that begin one
+            CHECK(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }) <= 80);
+        }
         const Output unknown = run_in(folder, {entry.path().string(), "--unheard-of"});
         CHECK(unknown.status == 2);  // as for a wrong option of the program
         CHECK(unknown.out.empty());

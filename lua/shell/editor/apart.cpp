@@ -139,27 +139,34 @@ void serve(const Channel& session) {
     }
 }
 
+void only_return(int) {}
+
 // While the editor reads, Ctrl-C arrives only while we wait for it, and Ctrl-Z is the editor's to hear, which asks to
-// pause then.
+// pause then. It is not held back, as a thread of the pool would take it.
 class Signals {
 public:
     Signals() {
         sigset_t held;
         sigemptyset(&held);
-        for (const int signal : {SIGINT, SIGTSTP}) sigaddset(&held, signal);
+        sigaddset(&held, SIGINT);
         pthread_sigmask(SIG_BLOCK, &held, &outside_);
-        waiting_ = outside_;
-        sigaddset(&waiting_, SIGTSTP);
+        struct sigaction action {};
+        sigemptyset(&action.sa_mask);
+        action.sa_handler = only_return;
+        sigaction(SIGTSTP, &action, &pause_before_);
     }
-    ~Signals() { pthread_sigmask(SIG_SETMASK, &outside_, nullptr); }
+    ~Signals() {
+        sigaction(SIGTSTP, &pause_before_, nullptr);
+        pthread_sigmask(SIG_SETMASK, &outside_, nullptr);
+    }
     Signals(const Signals&) = delete;
     Signals& operator=(const Signals&) = delete;
 
     const sigset_t& outside() const { return outside_; }
-    const sigset_t& waiting() const { return waiting_; }
 
 private:
-    sigset_t outside_, waiting_;
+    sigset_t outside_;
+    struct sigaction pause_before_;
 };
 
 class ReaderApart : public LineReader {
@@ -216,7 +223,7 @@ private:
             if (limit && Clock::now() > *limit) return {};
             pollfd messages{channel_->from(), POLLIN, 0};
             const timespec look{0, 100'000'000};
-            if (ppoll(&messages, 1, limit ? &look : nullptr, &signals.waiting()) <= 0) continue;
+            if (ppoll(&messages, 1, limit ? &look : nullptr, &signals.outside()) <= 0) continue;
             std::optional<Message> message = channel_->receive();
             if (!message) return {};
             if (message->kind == Kind::complete) {

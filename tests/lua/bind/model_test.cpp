@@ -88,6 +88,19 @@ TEST_CASE("bits per byte are the stored ones, also in windows", "[lua][model]") 
           "user:1: ids: of length 1, expected at least two tokens, of which the first is given");
 }
 
+TEST_CASE("a text beyond what the model was trained on is noted", "[lua][model]") {
+    Models lua;
+    lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end context = m:about().context");
+    lua("long = heldout:sub(1, context + 10) m:predict(long) m:generate('In the', {tokens = 2})");
+    CHECK(lua("return #notes") == "0");
+    lua("m:predict(long, {window = context + 10})");
+    CHECK(lua("return notes[1]") ==
+          "4106 tokens; texts of at most 4096, its context, are what this model was trained "
+          "on, and what it makes of longer ones may be worth nothing");
+    lua("m:generate(heldout:sub(1, context), {tokens = 2, stream = false})");
+    CHECK(lua("return #notes") == "2");
+}
+
 TEST_CASE("a text goes on, the same for the same seed", "[lua][model]") {
     Models lua;
     lua("prompt = 'In the beginning'");

@@ -245,6 +245,29 @@ TEST_CASE("a line editor that ends, or no longer answers, is replaced and the se
     shell.leave();
 }
 
+TEST_CASE("Ctrl-Z stops the shell, and fg brings it back", "[lua][shell]") {
+    const std::string program = with_each_editor();
+    CAPTURE(program);
+    const TemporaryFolder home;
+    Terminal terminal(home.path(), {"--norc", "--noprofile", "-i"}, {"NO_COLOR=1", "PS1=bash> "}, "/bin/bash");
+    terminal.wait_for("bash> ");
+    terminal.enter(program);
+    terminal.wait_for_prompt();
+    CHECK(terminal.answer("B = randn(300, 300); B * B;") == "");  // from here on there are threads
+    for (int round = 0; round < 3; ++round) {
+        terminal.type("\x1a");
+        terminal.wait_for("Stopped");
+        terminal.wait_for("bash> ");
+        terminal.enter("fg");
+        terminal.wait_for_prompt();
+        REQUIRE(terminal.answer("40 + 2") == "42\n");
+    }
+    terminal.type(ctrl_d);
+    terminal.wait_for("bash> ");
+    terminal.enter("exit");
+    CHECK(terminal.wait_for_end() == 0);
+}
+
 TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[lua][shell][interrupt]") {
     Session shell;
     CHECK(shell.answer("kept = 42") == "");
