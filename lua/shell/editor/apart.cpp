@@ -205,22 +205,24 @@ private:
         interrupt::clear();
         const Signals signals;
         std::optional<Message> answer;
-        if (channel_->send(kind, text)) answer = wait_for_answer(signals);
+        bool late = false;
+        if (channel_->send(kind, text)) answer = wait_for_answer(signals, late);
         interrupt::clear();
-        if (!answer) replace();
+        if (!answer) replace(late);
         return answer;
     }
 
-    // What the editor answers at last: what it asks for meanwhile is given to it. Empty where it has ended, or has not
-    // answered a Ctrl-C in time.
-    std::optional<Message> wait_for_answer(const Signals& signals) {
+    // What the editor answers at last: what it asks for meanwhile is given to it. Empty where it has ended, or is
+    // `late`: it has not answered a Ctrl-C in time.
+    std::optional<Message> wait_for_answer(const Signals& signals, bool& late) {
         std::optional<Clock::time_point> limit;
         for (;;) {
             if (interrupt::requested() && !limit) {
                 kill(child_, SIGINT);  // again: it forgets one from before it began to read
                 limit = Clock::now() + patience_after_interrupt;
             }
-            if (limit && Clock::now() > *limit) return {};
+            late = limit && Clock::now() > *limit;
+            if (late) return {};
             pollfd messages{channel_->from(), POLLIN, 0};
             const timespec look{0, 100'000'000};
             if (ppoll(&messages, 1, limit ? &look : nullptr, &signals.outside()) <= 0) continue;
@@ -289,12 +291,11 @@ private:
     }
 
     // The child has ended, or is to end; the next read() has another.
-    void replace() {
+    void replace(bool late) {
         kill(child_, SIGKILL);
         const int status = finish();
         tcsetattr(STDIN_FILENO, TCSADRAIN, &terminal_);
-        const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
-        const std::string how = killed                ? "did not answer Ctrl-C"
+        const std::string how = late                  ? "did not answer Ctrl-C"
                                 : WIFSIGNALED(status) ? std::string("ended: ") + strsignal(WTERMSIG(status))
                                                       : "ended by itself";
         std::printf("\033[?2004l\n(the line editor %s; the line is lost, and another editor goes on)\n", how.c_str());
