@@ -305,7 +305,8 @@ Statements that hold on any machine (counts, volumes, exponents of counts, formu
 kept apart from times, and compared exactly or within the share that is named.
 
 order of methods: two times within 25 % of each other have no order; the verdict holds where no pair with an order in
-both, here and in the document, is turned around. Kendall's τ counts all pairs.
+both, here and in the document, is turned around, differs where one is whose quartiles here are more than 25 % apart,
+and is undecided otherwise. Kendall's τ counts all pairs.
 
 ratio to the document: here ÷ printed, divided by the one machine factor of the table, the median of these ratios; it
 holds where every cell is within ± 25 % with both its quartiles, differs where both quartiles of one are off, and is

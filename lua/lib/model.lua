@@ -210,16 +210,18 @@ local function check_generation(call, options)
   causeway._check_options(call, options)
 end
 
--- Says so where a text of `tokens` is longer than those that the model was trained on.
-local function note_context(m, tokens)
+-- Says so where a text, or its first `window` tokens, and what the model made behind it are longer than what it was
+-- trained on. Tokens are counted where there are bytes for so many alone.
+local function note_context(m, text, answer, window)
   local context = m:about().context
-  if context and tokens > context then
+  if not context or #text + #answer <= context then return end
+  local function tokens_of(part) return type(part) == "string" and #m:tokens(part) or #part end
+  local tokens = math.min(tokens_of(text), window or math.huge) + tokens_of(answer)
+  if tokens > context then
     causeway._note(string.format("%d tokens; texts of at most %d, its context, are what this model was trained on, and "
       .. "what it makes of longer ones may be worth nothing", tokens, context))
   end
 end
-
-local function tokens_of(m, text) return type(text) == "string" and #m:tokens(text) or #text end
 
 --- What the model goes on with behind a text or ids, as a text.
 function methods.generate(m, text, options)
@@ -231,7 +233,7 @@ function methods.generate(m, text, options)
   local good, answer = pcall(causeway._generate, m, text, given, stream)
   if options and options.stream == true then io.write("\n") else causeway._status("") end
   if not good then error(answer, 0) end
-  note_context(m, tokens_of(m, text) + tokens_of(m, answer))
+  note_context(m, text, answer)
   return answer
 end
 
@@ -277,7 +279,7 @@ local predict = methods.predict
 function methods.predict(m, text, options)
   local prediction = predict(m, text, options)
   local window = options and options.window
-  if window then note_context(m, math.min(window, tokens_of(m, text))) end
+  if window then note_context(m, text, "", window) end
   return prediction
 end
 

@@ -6,7 +6,7 @@ local raise, noun = causeway._raise, causeway._noun
 local call = "benchmark_update"
 local updates = causeway._call_option("linear_attention", "update").choices
 local modes = causeway._call_option("linear_attention", "mode").choices
-local layouts = { "bhnd", "bnhd" }
+local layouts = causeway._options.benchmark_method.layout
 local usual_lengths = { 128, 512, 2048 }
 
 causeway._options.benchmark_update = {

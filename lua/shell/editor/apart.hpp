@@ -1,5 +1,5 @@
-// A line editor in a process of its own. Both editors that the shell may have end their process by a fault of memory
-// now and then, behind keys that follow each other in some tens of thousands of ways; the session has to outlive it.
+// A line editor in a process of its own. Both editors that the shell may have damage their memory behind some sequences
+// of keys (docs/reliability.md) and end by it; the session has to outlive that.
 #pragma once
 
 #include <memory>
