@@ -51,7 +51,7 @@ causeway_status causeway_gpu_causal_linear_attention(const causeway_tensor* B, c
         const auto given = c::read_options("options", options);
         auto o = causal_options(device, given);
         o.return_state = state != nullptr;
-        const auto n = exact::check_inputs(tB.form(), tC.form(), tV.form());
+        const auto n = exact::check_grouped_inputs(tB.form(), tC.form(), tV.form());
         c::check_causal_results(n, tV.form(), o, given, O, state, device.checker());
         c_gpu::deliver_sequences(device, gpu::causal_linear_attention(tB, tC, tV, o), given, O, state);
     });
