@@ -6,7 +6,10 @@ them it says so and ends. Both run on the same threads, in turns, greedily, and 
 llama.cpp's times are its own; causeway's prompt is a generation of one token, and its token the difference of one of
 65 and one of 1, over 64.
 
-    python3 experiments/peers/llama_cpp.py [--model FILE.gguf] [--threads 1] [--rounds 5] [--program build/causeway]
+    python3 experiments/peers/llama_cpp.py [--model FILE.gguf] [--float32] [--threads 1] [--rounds 5]
+        [--program build/causeway]
+
+--float32 unpacks the weights to Float32 first, in a file that is removed at the end (the package gguf does it).
 """
 import argparse
 import json
@@ -14,11 +17,13 @@ import os
 import pathlib
 import statistics
 import subprocess
+import tempfile
 
 here = pathlib.Path(__file__).resolve().parent
 cache = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--model", default=str(cache / "causeway/models/smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"))
+parser.add_argument("--float32", action="store_true")
 parser.add_argument("--threads", type=int, default=1)
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--program", default=str(here.parent.parent / "build/causeway"))
@@ -31,6 +36,36 @@ except ImportError as reason:
 for path in (options.model, options.program):
     if not os.path.isfile(path):
         raise SystemExit(f"llama_cpp.py: {path} is not there")
+
+
+def in_float32(path, folder):
+    """The path of the same model, all of whose weights are Float32."""
+    try:
+        from gguf import GGUFReader, GGUFValueType, GGUFWriter, dequantize
+    except ImportError as reason:
+        raise SystemExit(f"llama_cpp.py: {reason}: --float32 needs pip install gguf")
+    reader = GGUFReader(path)
+    to = os.path.join(folder, "float32-" + os.path.basename(path))
+    writer = GGUFWriter(to, reader.fields["general.architecture"].contents())
+    for name, field in reader.fields.items():
+        if name.startswith("GGUF.") or name == "general.architecture":  # the writer's own
+            continue
+        value = 0 if name == "general.file_type" else field.contents()
+        sub_type = field.types[-1] if field.types[0] == GGUFValueType.ARRAY else None
+        writer.add_key_value(name, value, field.types[0], sub_type)
+    for tensor in reader.tensors:
+        shape = tuple(int(n) for n in reversed(tensor.shape))
+        writer.add_tensor(tensor.name, dequantize(tensor.data, tensor.tensor_type).astype("float32").reshape(shape))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return to
+
+
+unpacked = tempfile.TemporaryDirectory()
+if options.float32:
+    options.model = in_float32(options.model, unpacked.name)
 
 TOKENS = 64
 PROMPT_BYTES = 2000

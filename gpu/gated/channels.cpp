@@ -21,7 +21,7 @@ struct Tiles {
     std::size_t keys_at = 0, queries_at = 0, values_at = 0;
     bool copies_values;
 
-    Tiles(const gated::Call& call, int64_t chunks) : call(call), copies_values(call.beta || !call.v.whole) {
+    Tiles(const gated::Call& whole, int64_t chunks) : call(whole), copies_values(call.beta || !call.v.whole) {
         const int64_t tiles = call.all_heads * chunks, DK = channels::padded_rows(call.dk),
                       DV = channels::padded_columns(call.dv);
         keys_at = take(tiles * channels::KeyTiles(static_cast<int>(DK), call.beta != nullptr).bytes);

@@ -150,7 +150,7 @@ TEST_CASE("gradients with what the forward pass returned, storage types and larg
     CHECK(relative_error(got.dv, exact.dv) <= 1e-5);
     const SoftmaxGradient none = softmax_attention_grad(
         Tensor::full(DType::f32, {3, 2}, 1), Tensor::zeros(DType::f32, {0, 2}), Tensor::zeros(DType::f32, {0, 2}),
-        Tensor::full(DType::f32, {3, 2}, 1), {.causal = false, .method = "flash", .scale = {}});
+        Tensor::full(DType::f32, {3, 2}, 1), {.causal = false, .method = "flash", .scale = {}, .cu_seqlens = {}});
     for (Index i = 0; i < 6; ++i) CHECK(none.dq.get(i) == 0);
 }
 

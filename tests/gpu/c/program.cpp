@@ -317,10 +317,10 @@ void causal_linear_attention(const Side& gpu) {
         r.take("O", O), r.take("checkpoints", checkpoints), r.found.emplace_back("pool", pool.now());
         return r;
     });
-    same_on_both("causal attention of four heads of queries on two of keys and one of values", gpu, 2e-5,
+    same_on_both("causal attention of four heads of queries on two of keys and values", gpu, 2e-5,
                  [](const Side& side) {
                      Input q(side, {1, 2 * h, N, dk}, 40, per_key), k(side, {1, h, N, dk}, 41, per_key),
-                         v(side, {1, 1, N, dv}, 42);
+                         v(side, {1, h, N, dv}, 42);
                      causeway_tensor O = {}, state = {};
                      const auto o = of_size<causeway_causal_options>();
                      RUN(side, causal_linear_attention, &q.array, &k.array, &v.array, &o, &O, &state);
