@@ -5,7 +5,8 @@
 -- What the tables say of the two algorithms is recomputed from the cells, and the part of the difference that moving
 -- keys and values explains is that of the cluster model: ten tokens, the same prefill in both columns, p shifts of the
 -- ring (the document's footnote 2). Here a Llama with random weights generates ten tokens, its keys and values in
--- shards of one memory, a worker a thread: a small one, and with --full the printed one at the lengths that fit.
+-- shards of one memory, a worker a thread: a small one, and with --full the printed one at the lengths that fit. What
+-- the printed one took on several GPUs stands beside it, as experiments/data/measured keeps it.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, reference = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/reference.lua")
 local models, with_quartiles = dofile(folder .. "/model_runner.lua"), dofile(folder .. "/cells.lua").with_quartiles
@@ -52,6 +53,22 @@ local function measure(item, what)
     with_both, "lengths") or verdicts.not_run("no length has both times"), "H23")
   item:judge("ring less tree grows in proportion to the length here, " .. about, "time",
     verdicts.exponent_is(verdicts.fit(x, differences), 1), "H20")
+end
+
+-- The printed model on several GPUs, as it was measured.
+local function show_on_gpus(item, size)
+  local rows = {}
+  for _, row in ipairs(load(folder .. "/../data/measured/sharded_model.csv")) do
+    if row.size == size then
+      row.ratio = row.ring / row.tree
+      rows[#rows + 1] = row
+    end
+  end
+  item:table(rows, { title = string.format("Seconds for ten tokens on several GPUs over NCCL: llama %s, random weights "
+    .. "in BFloat16, measured before", size),
+    columns = { { key = "tokens", title = "N", align = "right" }, "machine", { key = "tree", format = "%.4f" },
+      { key = "ring", format = "%.4f" }, { key = "ratio", title = "ring ÷ tree", format = "%.2f" },
+      { key = "alone", title = "one GPU alone", format = "%.4f" }, "date", "command" } })
 end
 
 return function(item, rows, cluster, llama)
@@ -105,6 +122,7 @@ return function(item, rows, cluster, llama)
       like = hardware .. ", model" }
   end
   item:figure(curves)
+  show_on_gpus(item, llama.size)
   measure(item, { arch = "llama", size = "tiny", shards = llama.shards, lengths = ({ quick = { 256, 512, 1024 },
     standard = { 512, 1024, 2048, 4000 }, full = { 512, 1024, 2048, 4000 } })[item.mode] })
   if #fitting > 0 then
