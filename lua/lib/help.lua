@@ -364,7 +364,7 @@ end
 -- spelling; nil where nothing is known of the name.
 local function elsewhere(name, sections)
   local last = without_library(name)
-  local entry = causeway._elsewhere[plain(last)]
+  local entry = causeway._elsewhere[plain(name)] or causeway._elsewhere[plain(last)]
   if entry then return entry end
   if sections[last] then return { page = last } end
   for known in pairs(sections) do
