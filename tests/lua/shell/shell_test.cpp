@@ -138,7 +138,8 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
           "error: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\t  f = function() error('deep') end\n");
     CHECK(shell.answer("x") == "1\n");
     CHECK(shell.answer("function g() return g() + 1 end g()").find("stack overflow") != std::string::npos);
-    CHECK(shell.answer("tostring, print, error = nil") == "");
+    CHECK(shell.answer("tostring, print, error = nil").find("the shell's own tostring is back in a new shell\n") !=
+          std::string::npos);
     CHECK(shell.answer("{x}") == "{1}\n");
     shell.leave();
 }
@@ -166,6 +167,8 @@ TEST_CASE("a library's name that is overwritten is noted once at the prompt", "[
     CHECK(terminal.answer("size = 3") == "note: this is yours now; the library's is causeway.size\n");
     CHECK(terminal.answer("size = 4; norm = 5") == "");
     CHECK(terminal.answer("size") == "4\n");
+    CHECK(terminal.answer("print = nil") == "note: this is nil now; the shell's own print is back in a new shell\n");
+    CHECK(terminal.answer("print = nil; sum = nil") == "");
     terminal.enter("exit");
     CHECK(terminal.wait_for_end() == 0);
 }
