@@ -140,6 +140,13 @@ TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]")
     CHECK(lua("check_bound('A1', {X = {}})") == "user:1: X: expected a Tensor, got a table");
     CHECK(lua("check_bound('B7', 1, 2)") ==
           "user:1: check_bound: inputs: several, expected one table of name = value, as check_bound(claim) lists them");
+    CHECK(
+        lua("register_method{name = 'mine', forward = causal_linear_attention} check_bound('B7', {B = ones(2, 2), C = "
+            "ones(2, 2), V = ones(2, 2), method = 'mine'})") ==
+        "user:1: check_bound: method: \"mine\" is written in Lua, and B7 is of the built-in methods; "
+        "benchmark_method(\"mine\") compares it with the definition");
+    CHECK(lua("check_bound('B7', {B = ones(2, 2), C = ones(2, 2), V = ones(2, 2), method = 'mien'})")
+              .find("no method is named \"mien\"") != std::string::npos);
     CHECK(lua("B = ones(2, 2) return check_bound('B7', {q = B, k = B, v = B}).holds") == "true");
     CHECK(lua("check_bound('B7', {q = B, B = B, k = B, v = B})") ==
           "user:1: check_bound: inputs: q and B are the same, expected one of them");
