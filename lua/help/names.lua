@@ -376,7 +376,7 @@ end
 called("adam", "adamw optimizer optim learning_rate")
 called("sgd", "gradient_descent stochastic_gradient_descent")
 near("adam", "rmsprop adagrad")
-written("parameter nn.parameter", "a parameter is a tensor in the table by which grad differentiates: "
+written("nn.parameter", "a parameter is a tensor in the table by which grad differentiates: "
   .. "g, value = grad(loss, {W = W})", "grad")
 told("lr_scheduler learning_rate_schedule",
   "opt.lr = 1e-4 between two steps sets the rate of opt = adam{params, lr = 1e-3}.")
@@ -597,10 +597,10 @@ not_here("slstm lstm gru rnn",
 not_here("scatterbrain", "It is low-rank and sparse; the low-rank part is lowrank(\"favor+\").")
 not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
   "It takes no products of queries and keys. The nearest is causal_linear_attention.")
-not_here("nn.module module nn.sequential sequential modulelist moduledict",
+not_here("nn.module nn.sequential nn.modulelist nn.moduledict",
   "A layer is a function of its parameters, a table of tensors, and of its input, as in function layer(p, x) return "
   .. "relu(x * p.W:t() + p.b) end; grad(loss, params) has the gradients, ?adam a step with them.")
-not_here("dataloader torch.utils.data.dataloader dataset tensordataset",
+not_here("dataloader utils.data.dataloader utils.data.dataset utils.data.tensordataset",
   "A batch is a part of a tensor: x({1, 32}, \":\") has rows 1 to 32, and with p = randperm(n), x({p({1, 32})}) has 32 "
   .. "of n rows by chance.")
 not_here("conv2d conv3d conv_transpose2d convtranspose2d maxpool2d max_pool2d avgpool2d",

@@ -611,7 +611,14 @@ TEST_CASE("what a newcomer types first is told as a line", "[lua][help]") {
         {"torch.optim.SGD", "sgd{params"},
         {"torch.utils.data.DataLoader", "p = randperm(n)"},
         {"DataLoader", "p = randperm(n)"},
+        {"torch.nn.Module", "A layer is a function of its parameters"},
+        {"torch.nn.functional.linear", "x * W:t() + b"},
     };
+    CHECK(lua("return causeway._meant_here('torch.nn.functional.linear')").find("x * W:t() + b") != std::string::npos);
+    CHECK(lua("return causeway._meant_here('nn.Module')") == "it is not here; ?nn.Module says what is nearest");
+    // Names that anybody gives to variables lead nowhere.
+    CHECK(lua("return causeway._meant_here('module'), causeway._meant_here('dataset'), "
+              "(causeway._meant_here('parameter'))") == "nil nil nil");
     for (const auto& [name, told] : modules) {
         CAPTURE(name);
         CHECK(causeway::testing::squeezed(page(name)).find(told) != std::string::npos);
