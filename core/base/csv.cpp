@@ -17,6 +17,10 @@ namespace {
 constexpr std::string_view utf8_mark = "\xEF\xBB\xBF";
 constexpr std::string_view comment_mark = "# ";  // of a line that NumPy does not read, in front of the names
 
+const char* name_of_separator(char separator) {
+    return separator == ';' ? "semicolon" : separator == '\t' ? "tab" : "comma";
+}
+
 bool is_utf16(std::string_view text) { return text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF"); }
 
 // What a cell without quotes means; nothing for a number beyond Float64.
@@ -72,7 +76,28 @@ void append_cell(std::string& out, const Cell& cell) {
 
 }  // namespace
 
-Records::Records(std::string_view text, std::string name) : text_(text), name_(std::move(name)) {
+char separator_of(std::string_view text) {
+    if (text.starts_with(utf8_mark)) text.remove_prefix(utf8_mark.size());
+    bool in_quotes = false, may_open = true;  // a quote opens at the beginning of a cell, and again where it closed
+    bool semicolon = false, tab = false;
+    for (const char c : text) {
+        if (c == '"' && (in_quotes || may_open)) {
+            in_quotes = !in_quotes;
+            may_open = true;
+            continue;
+        }
+        if (in_quotes) continue;
+        if (c == ',') return c;
+        if (c == '\n' || c == '\r') break;
+        may_open = c == ';' || c == '\t';
+        semicolon = semicolon || c == ';';
+        tab = tab || c == '\t';
+    }
+    return semicolon ? ';' : tab ? '\t' : ',';
+}
+
+Records::Records(std::string_view text, std::string name, char separator)
+    : text_(text), name_(std::move(name)), separator_(separator) {
     if (text_.starts_with(utf8_mark)) text_.remove_prefix(utf8_mark.size());  // as spreadsheets put it
     if (is_utf16(text_)) fail_as<IoError>(name_, ": is UTF-16 text, expected UTF-8");
 }
@@ -101,9 +126,9 @@ void Records::read_quoted(Field& field) {
         if (at_ == text_.size() || text_[at_] != '"') break;
         field.text += '"';
     }
-    if (at_ < text_.size() && std::string_view(",\r\n").find(text_[at_]) == std::string_view::npos) {
+    if (at_ < text_.size() && !ends_cell(text_[at_])) {
         fail_as<IoError>(name_, ": line ", line_, " goes on with ", causeway::in_quotes(text_.substr(at_, 10)),
-                         " behind a closing quote, expected a comma");
+                         " behind a closing quote, expected a ", name_of_separator(separator_));
     }
 }
 
@@ -114,7 +139,8 @@ bool Records::next(std::vector<Field>& record) {
         if (at_ < text_.size() && text_[at_] == '"') {
             read_quoted(field);
         } else {
-            const std::size_t end = std::min(text_.find_first_of(",\r\n", at_), text_.size());
+            std::size_t end = at_;
+            while (end < text_.size() && !ends_cell(text_[end])) ++end;
             field.text = text_.substr(at_, end - at_);
             at_ = end;
         }
@@ -129,7 +155,8 @@ bool is_of_numbers(const std::vector<Records::Field>& record) {
     });
 }
 
-Reader::Reader(std::string_view text, std::string name, bool has_names) : records_(text, std::move(name)) {
+Reader::Reader(std::string_view text, std::string name, bool has_names)
+    : records_(text, std::move(name), separator_of(text)) {
     const Records before = records_;
     if (!records_.next(record_))
         fail_as<IoError>(records_.name(), ": the file is empty, expected ",
@@ -175,7 +202,8 @@ void append_header(std::string& out, std::span<const std::string> columns) {
         if (i > 0) out += ',';
         const bool has_mark =
             columns[i].starts_with(utf8_mark) || is_utf16(columns[i]) || columns[i].starts_with(comment_mark);
-        append_text(out, columns[i], has_mark);  // which would be no part of the name without quotes
+        const bool parts = columns[i].find_first_of(";\t") != std::string::npos;
+        append_text(out, columns[i], has_mark || parts);  // which would be no part of the name without quotes
     }
     out += '\n';
 }

@@ -1,4 +1,5 @@
-// Tables as text: comma-separated values (RFC 4180), UTF-8.
+// Tables as text: comma-separated values (RFC 4180), UTF-8. Cells are parted by semicolons, or by tabs, where the first
+// line has these and no comma, as spreadsheets write it; what is written here has commas.
 // The first line names the columns; a "# " in front of it, as NumPy writes one, is no part of a name. A cell in quotes
 // is text. A cell without them is nothing (empty), a number, true or false where all of it is one, and text otherwise:
 // "3.7e-7" and "OOM" may share a column. What is written reads back as the same value of the same type. "-0" is the
@@ -14,6 +15,10 @@
 
 namespace causeway::csv {
 
+// What parts the cells of a text: of the first line outside of quotes a comma where it has one, else a semicolon, else
+// a tab; a comma where it has none of them. O(length of the line).
+char separator_of(std::string_view text);
+
 // What a cell holds; monostate: nothing.
 using Cell = std::variant<std::monostate, bool, std::int64_t, double, std::string>;
 
@@ -26,7 +31,7 @@ public:
     };
 
     // The text must live as long as this; `name` is what messages call it. Throws Error for a text that is UTF-16.
-    Records(std::string_view text, std::string name);
+    Records(std::string_view text, std::string name, char separator = ',');
 
     // The next record; false at the end. Throws Error, with the number of the line, for quotes that do not match.
     bool next(std::vector<Field>& record);
@@ -39,9 +44,11 @@ public:
 private:
     void read_quoted(Field& field);
     bool accept_line_end();
+    bool ends_cell(char c) const { return c == separator_ || c == '\r' || c == '\n'; }
 
     std::string_view text_;
     std::string name_;
+    char separator_;
     std::size_t at_ = 0;
     std::size_t line_ = 1;
 };

@@ -46,7 +46,8 @@ local results = sweep{
   run = function(p)
     if worst[p.case] then
       local norms = masked_norms(masked_worst_case(p.N, p.case))
-      return { ratio = norms.operator.ratio, frobenius_ratio = norms.frobenius.ratio, bound = norms.operator.bound }
+      return { ratio = norms.operator.ratio, frobenius_ratio = norms.frobenius.ratio,
+        bound = norms.operator.ratio_bound }
     end
     local input, method = p.case:match("^(.*), (.*)$")
     local q, k = inputs_of(input, p.N)
@@ -57,7 +58,7 @@ local results = sweep{
       ratio, frobenius = math.max(ratio, head.operator.ratio), math.max(frobenius, head.frobenius.ratio)
     end
     return { ratio = ratio, frobenius_ratio = frobenius, relative = e.operator.relative,
-      relative_masked = e.operator.relative_masked, bound = e.operator.bound }
+      relative_masked = e.operator.relative_masked, bound = e.operator.ratio_bound }
   end,
 }
 

@@ -440,6 +440,15 @@ exact::Work work_of(const Options& options, const char* function, bool length) {
 // cost(method, {N =, r =, d =, block =, normalize =, decay =}) -> {multiplies, adds, divisions, memory} in closed form
 int cost_(lua_State* L) {
     const std::string name = check_string(L, 1, "cost: method");
+    if (lua_type(L, 2) == LUA_TNUMBER) {
+        std::string sizes;
+        const char* keys[] = {"N", "r", "d"};
+        for (int i = 0; i < 3; ++i) {
+            const bool given = lua_type(L, i + 2) == LUA_TNUMBER;
+            sizes += sentence(i == 0 ? "" : ", ", keys[i], " = ", given ? lua_tonumber(L, i + 2) : 128);
+        }
+        fail("cost: options: a number, expected sizes by their names: cost(", in_quotes(name), ", {", sizes, "})");
+    }
     refuse_more(L, 2, "cost");
     const Options options(L, 2, "cost");
     const auto built_in = built_in_names();

@@ -335,7 +335,7 @@ int load_matrix(lua_State* L, const std::string& path) {
 
 // Says so where the first line of a .csv file, which is taken for the names of its columns, holds numbers alone.
 void note_numbers(lua_State* L, std::string_view text, const std::string& path) {
-    csv::Records records(text, path);
+    csv::Records records(text, path, csv::separator_of(text));
     std::vector<csv::Records::Field> first;
     if (!records.next(first) || !csv::is_of_numbers(first)) return;
     note(L, path +
@@ -343,10 +343,27 @@ void note_numbers(lua_State* L, std::string_view text, const std::string& path) 
                 "load(path, {header = false}) gives a Tensor of all lines");
 }
 
+// Whether a cell is a number with a comma for its point, 0,5, as spreadsheets of many languages write it between
+// semicolons: a text here, for 1,234 may be either.
+bool has_decimal_comma(const csv::Cell& cell) {
+    const auto* text = std::get_if<std::string>(&cell);
+    if (text == nullptr) return false;
+    const std::size_t comma = text->find(',');
+    const auto digits = [](std::string_view part) {
+        return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+    };
+    const std::size_t sign = text->starts_with('-') || text->starts_with('+') ? 1 : 0;
+    return comma != std::string::npos && comma > sign && digits(text->substr(sign, comma - sign)) &&
+           digits(text->substr(comma + 1));
+}
+
 int load_rows(lua_State* L, const std::string& path) {
-    const Buffer<char> text = Source(path).text();
-    note_numbers(L, {text.data(), static_cast<std::size_t>(text.size())}, path);
-    csv::Reader reader({text.data(), static_cast<std::size_t>(text.size())}, path);
+    const Buffer<char> buffer = Source(path).text();
+    const std::string_view text(buffer.data(), static_cast<std::size_t>(buffer.size()));
+    note_numbers(L, text, path);
+    csv::Reader reader(text, path);
+    const bool has_commas = csv::separator_of(text) != ',';
+    bool told = false;
     const std::vector<std::string>& columns = reader.columns();
     lua_newtable(L);
     std::vector<csv::Cell> row;
@@ -354,6 +371,12 @@ int load_rows(lua_State* L, const std::string& path) {
         interrupt::check();
         lua_newtable(L);
         for (std::size_t i = 0; i < row.size(); ++i) {
+            if (has_commas && !told && has_decimal_comma(row[i])) {
+                told = true;
+                note(L, sentence(path, ": ", std::get<std::string>(row[i]), " in row ", n, ", column ",
+                                 in_quotes(columns[i]), ", is a text, as are others like it: a number has a point, ",
+                                 "as 0.5"));
+            }
             push_text(L, columns[i]);
             push_cell(L, row[i]);
             lua_rawset(L, -3);

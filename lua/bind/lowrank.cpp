@@ -64,9 +64,10 @@ void set_norms(lua_State* L, const char* key, const MaskedNorms& x, double bound
         set_field(L, "masked", x.error_masked);
         if (relative) set_field(L, "relative_masked", quotient(x.error_masked, x.matrix_masked));
         set_field(L, "ratio", x.ratio());
-        set_field(L, "bound", bound);
+        set_field(L, "ratio_bound", bound);
+        set_field(L, "bound", bound * x.error);
     }
-    make_result(L, "an error of a norm", "relative masked relative_masked ratio bound");
+    make_result(L, "an error of a norm", "relative masked relative_masked ratio ratio_bound bound");
     lua_setfield(L, -2, key);
 }
 
@@ -121,7 +122,7 @@ int lowrank_error_(lua_State* L) {
     return 1;
 }
 
-// masked_norms(X) -> {frobenius = {unmasked, masked, ratio, bound}, operator = {...}}
+// masked_norms(X) -> {frobenius = {unmasked, masked, ratio, ratio_bound, bound}, operator = {...}}
 int masked_norms_(lua_State* L) {
     const Tensor X = check_tensor(L, 1, "X");
     const MatrixNorms norms = masked_norms(X);

@@ -17,6 +17,7 @@
 #include "core/model/evaluate.hpp"
 #include "core/model/known_sizes.hpp"
 #include "core/model/tokenizer.hpp"
+#include "core/tensor/random.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/call.hpp"
 #include "lua/bind/called.hpp"
@@ -682,6 +683,22 @@ void note_future(lua_State* L, const std::string& name) {
     }
 }
 
+// _without_draws(f, ...) -> what pcall(f, ...) returns; the random numbers that it took are drawn again afterwards, as
+// those of a call that fails are.
+int without_draws(lua_State* L) {
+    struct Ended {};
+    int status = LUA_OK;
+    try {
+        const random::Retaken drawn;
+        status = lua_pcall(L, lua_gettop(L) - 1, LUA_MULTRET, 0);
+        throw Ended();
+    } catch (const Ended&) {
+        lua_pushboolean(L, status == LUA_OK);
+        lua_insert(L, 1);
+        return lua_gettop(L);
+    }
+}
+
 // m:attention{layers =, with =, options =} -> m
 int attention(lua_State* L) {
     Handle& handle = check_model(L, 1);
@@ -1004,6 +1021,7 @@ void open_model(lua_State* L) {
                       {"_layers", guarded<layers>},
                       {"_attention_errors", guarded<attention_errors>},
                       {"_replacement_names", guarded<replacement_names>},
+                      {"_without_draws", guarded<without_draws>},
                       {"_chat_text", guarded<chat_text>}});
 }
 

@@ -2,7 +2,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
+#include <string>
 
+#include "core/base/text.hpp"
 #include "core/tensor/random.hpp"
 #include "lua/bind/tensor_args.hpp"
 
@@ -116,10 +119,29 @@ int range(lua_State* L) {
     return push_one(L, std::move(out));
 }
 
+// Rows with a method column, {{N = 128, time = 0.5}, ...}, are told from lists of numbers: how a column is had.
+void refuse_rows(lua_State* L) {
+    const int top = lua_gettop(L);
+    if (!lua_istable(L, 1) || luaL_getmetafield(L, 1, "__has_columns") == LUA_TNIL) return;
+    std::set<std::string> columns;
+    if (lua_rawgeti(L, 1, 1) == LUA_TTABLE) {
+        for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+            if (lua_type(L, -2) == LUA_TSTRING && lua_type(L, -1) == LUA_TNUMBER) columns.insert(text_at(L, -2));
+        }
+    }
+    lua_settop(L, top);
+    if (columns.empty()) return;
+    const auto column = [](const std::string& name) { return "rows:column(" + in_quotes(name) + ")"; };
+    const std::string first = column(*columns.begin()), last = column(*columns.rbegin());
+    fail("tensor: rows of named columns, expected numbers: tensor(", first, ") is one column",
+         columns.size() > 1 ? ", tensor{" + first + ", " + last + "}:t() are two" : "");
+}
+
 // tensor(table[, dtype]), tensor{..., dtype = name}, tensor(A[, dtype])
 int tensor(lua_State* L) {
     if (lua_type(L, 1) == LUA_TNUMBER && lua_type(L, 2) == LUA_TNUMBER)
         fail("tensor: numbers, expected a table of numbers, as in tensor{1, 2, 3}");
+    refuse_rows(L);
     const auto wanted = optional_dtype(L, 2, "tensor");
     if (is_tensor(L, 1)) {
         const Tensor& a = check_tensor(L, 1, "tensor");

@@ -22,7 +22,7 @@ A file of PyTorch (.pt, .pth, .bin, .ckpt) is a program for Python: it is refuse
 into a .safetensors file.
 rows:column("time") is a column of the rows of a .csv file as a list, without what is empty, tensor(...) of it a tensor.
 The first line of a .csv file names the columns. One without names, as of np.savetxt, is a Tensor [lines, columns] with
-{header = false}.
+{header = false}. Commas part the cells, or semicolons or tabs where the first line has these and no comma.
 A cell of a .csv file is a number or a boolean where all of it is one, text otherwise or in quotes, nil where empty.
 In every format a name that stands twice (a column, a key, a tensor) is an error, and so are a number beyond Float64,
 as 1e999, and a file that is written to while it is read. -0 is the number -0.0, what is too small for Float64 is 0,

@@ -38,8 +38,9 @@ manual.lowrank_error = {
   text = [[How wrong B Cᵀ is as exp(scale q kᵀ) = A, with the causal mask M and without: a table with
 
   frobenius  unmasked, masked: the norms of Δ = A − B Cᵀ and M ⊙ Δ; relative, relative_masked: over the norms of A
-             and M ⊙ A; ratio of masked to unmasked, 0 where both are 0, and its bound: 1
-  operator   the same in operator norm; bound: U_N = masking_constant(N) <= 1 + ln(N)/π
+             and M ⊙ A; ratio of masked to unmasked, 0 where both are 0, and ratio_bound, what it cannot exceed: 1;
+             bound = ratio_bound · unmasked, what masked cannot exceed
+  operator   the same in operator norm; ratio_bound: U_N = masking_constant(N) <= 1 + ln(N)/π
   output     with v: errors of the normalised output (B Cᵀ v over its row sums) in Frobenius norm, and their bounds:
              row_bound from each row's |Δ_i|₁; row_share, the largest share of its bound that a row reaches, at most
              1; frobenius_bound, operator_bound from the norms of Δ; least_sum, the smallest row sum of B Cᵀ in size
@@ -63,8 +64,8 @@ lowrank_error(q, k, B, C).operator]],
 manual.masked_norms = {
   call = "masked_norms(X)",
   text = "Frobenius and operator norm of a square matrix and of its lower triangle, diagonal included: {frobenius = "
-    .. "{unmasked, masked, ratio, bound}, operator = {...}}; bound is what the ratio, 0 for a matrix of zeros, "
-    .. "cannot exceed (claims A1, A2).",
+    .. "{unmasked, masked, ratio, ratio_bound, bound}, operator = {...}}; ratio_bound is what the ratio, 0 for a "
+    .. "matrix of zeros, cannot exceed, bound what masked cannot (claims A1, A2).",
   example = 'masked_norms(masked_worst_case(256, "W")).operator',
 }
 

@@ -225,7 +225,8 @@ benchmark_update{inputs = {q, l2norm(k), v, beta = rand(1, 2, 100)},
 
 manual.causal_oracle = {
   call = "causal_oracle(B, C, V, {decay =, normalize =, scale =, layout =})",
-  text = "Causal linear attention by its definition, in Float64: what methods are compared with.",
+  text = "Causal linear attention by its definition, in Float64: what methods are compared with. It takes "
+    .. "arguments by name too, causal_oracle{q = q, k = k, v = v}.",
   example = "q = randn(1, 1, 8, 4); causal_oracle(q, q, q)",
 }
 

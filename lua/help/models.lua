@@ -151,15 +151,16 @@ manual.replace_attention = {
 "all", the default), until m:reset takes it away. with is one of
 
   a factorisation ("favor+", "nystrom", "svd" ...): B Cᵀ, masked, each row
-    divided by its sum, with the options of ?lowrank. Rows of some depend on
-    later tokens all the same, as svd's and nystrom's do: what the model then
-    predicts has seen what it is to predict, and a note says so
+    divided by its sum, with the options of ?lowrank. Rows of some, as svd's
+    and nystrom's, depend on later tokens all the same: the model then sees
+    what it is to predict, and a note says so
   an exact method ("fleet", "recursion" ...) after a feature map:
     options.features, a factorisation that looks at one token at a time
   an update of linear_attention ("gated", "delta" ...) on such features
   "flash", "standard", "tree" or "ring": softmax attention itself
   a function(q, k, v, scale) that returns the output; q [b, h, N, d], and
-    k and v with as many heads. It has to be causal itself.
+    k and v with as many heads. It has to be causal itself: it is tried on a
+    few tokens, and a note says so where later ones change its output
 
 What it was made with, defaults among it, stands in m:layers() and where m is shown.
 

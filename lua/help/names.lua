@@ -231,6 +231,7 @@ written("logspace", "logspace(a, b, n) is exp(range(a, b, {length = n}) * math.l
 called("tensor", "array asarray ndarray from_numpy as_tensor matrix vector index indexing slice slicing")
 called("size", "shape")
 called("length", "numel nelem")
+written("isempty is_empty", "#l == 0 says whether a list is empty, next(t) == nil whether a table is")
 written("len", "the length of a list l is #l, of a tensor length(A)", "length")
 called("ndims", "ndim rank_of_tensor")
 called("eltype", "element_type")
@@ -366,12 +367,17 @@ written("include execfile source_file", "include(path) is dofile(path)")
 
 -- Learning
 
-called("grad", "derivative derivatives differentiate differentiation autodiff automatic_differentiation autograd "
+called("grad", "gradient gradients derivative derivatives differentiate differentiation autodiff "
+  .. "automatic_differentiation autograd "
   .. "backward backprop backpropagation value_and_grad vjp requires_grad")
 for name in ("backward backprop backpropagation value_and_grad vjp requires_grad"):gmatch("%S+") do
   elsewhere[name].line = "g, value = grad(loss, params)"
 end
 called("adam", "adamw optimizer optim learning_rate")
+called("sgd", "gradient_descent stochastic_gradient_descent")
+near("adam", "rmsprop adagrad")
+written("nn.parameter", "a parameter is a tensor in the table by which grad differentiates: "
+  .. "g, value = grad(loss, {W = W})", "grad")
 told("lr_scheduler learning_rate_schedule",
   "opt.lr = 1e-4 between two steps sets the rate of opt = adam{params, lr = 1e-3}.")
 called("rank", "num_features n_features nb_features")
@@ -591,7 +597,16 @@ not_here("slstm lstm gru rnn",
 not_here("scatterbrain", "It is low-rank and sparse; the low-rank part is lowrank(\"favor+\").")
 not_here("aft attention_free_transformer fnet synthesizer gmlp perceiver",
   "It takes no products of queries and keys. The nearest is causal_linear_attention.")
-not_here("mixture_of_experts moe feed_forward mlp transformer layer_norm layernorm",
+not_here("nn.module nn.sequential nn.modulelist nn.moduledict",
+  "A layer is a function of its parameters, a table of tensors, and of its input, as in function layer(p, x) return "
+  .. "relu(x * p.W:t() + p.b) end; grad(loss, params) has the gradients, ?adam a step with them.")
+not_here("dataloader utils.data.dataloader utils.data.dataset utils.data.tensordataset",
+  "A batch is a part of a tensor: x({1, 32}, \":\") has rows 1 to 32, and with p = randperm(n), x({p({1, 32})}) has 32 "
+  .. "of n rows by chance.")
+not_here("conv2d conv3d conv_transpose2d convtranspose2d maxpool2d max_pool2d avgpool2d",
+  "Of convolutions the causal one over tokens is here: short_convolution.")
+not_here("mixture_of_experts moe feed_forward mlp transformer transformerencoder transformerencoderlayer "
+  .. "transformerdecoder layer_norm layernorm batch_norm batchnorm batchnorm1d batchnorm2d instance_norm",
   "Of what stands around attention, rms_norm, l2norm, short_convolution and decay_gate are here; "
   .. "another layer is a few lines of Lua, which grad goes through.")
 not_here("dropout dropout_p",
@@ -613,7 +628,8 @@ not_here("jit compile numba",
 not_here("whos who varinfo variables workspace",
   "Your variables are globals: for name, value in pairs(_G) do print(name, value) end prints them among the library's "
   .. "functions, and Tab completes their names.")
-written("nn.linear torch.nn.linear nn.dense", "a linear layer is a product, x * W:t() + b, which grad goes through")
+written("nn.linear torch.nn.linear nn.dense f.linear nn.functional.linear",
+  "a linear layer is a product, x * W:t() + b, which grad goes through")
 written("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10")
 written("findmax findmin", "maximum(A) is the value and argmax(A) its place", "argmax")
 written("sort argsort topk unique",
@@ -676,6 +692,7 @@ written("square", "square(x) is pow(x, 2)")
 written("rsqrt", "rsqrt(x) is pow(x, -0.5)")
 written("cross_entropy cross_entropy_loss nll_loss crossentropyloss",
   "-mean(log(sum(times(softmax(x), y), 2))) is it, with a row of y 1 at the right class, else 0")
+written("kl_div kldivloss kl_divergence", "it is sum(times(p, log(p / q))), of p and q above 0")
 written("mse_loss mse mseloss", "mse_loss(x, y) is mean(pow(x - y, 2))")
 written("l1_loss mae", "l1_loss(x, y) is mean(abs(x - y))")
 written("binary_cross_entropy bce bce_loss", "it is -mean(times(y, log(p)) + times(1 - y, log(1 - p)))")

@@ -22,6 +22,24 @@ causeway._options.causal_oracle = { decay = true, normalize = true, scale = true
 
 --- The definition in Float64: what every method is compared with. Options: decay, normalize, scale, layout.
 function causeway.causal_oracle(B, C, V, options)
+  if C == nil and causeway._is_plain(B) then
+    local given = {}
+    for key, value in pairs(B) do given[key] = value end
+    local function taken(...)
+      local found
+      for _, name in ipairs({ ... }) do found, given[name] = found or given[name], nil end
+      return found
+    end
+    B, C, V, options = taken("B", "q"), taken("C", "k"), taken("V", "v"), given
+  end
+  for _, one in ipairs({ { "B", B }, { "C", C }, { "V", V } }) do
+    if type(one[2]) ~= "userdata" then
+      raise(string.format("causal_oracle: %s: expected a Tensor, got %s", one[1], noun(one[2])))
+    end
+  end
+  if type(options) == "table" and options.method ~= nil then
+    raise("causal_oracle: method: given, expected none: the oracle is the definition, by which methods are judged")
+  end
   causeway._check_options("causal_oracle", options)
   local behind_tokens = options and options.layout == "bnhd" and B:ndims() > 2 and 2 or 1
   local method = B:size(B:ndims() - behind_tokens) <= longest_vanilla and "vanilla" or "row-based"

@@ -144,6 +144,19 @@ local function renamed(claim, inputs)
   return given
 end
 
+-- Refuses a method that a script registered where a claim is of the library's own.
+local function check_method(claim, inputs)
+  local name = type(inputs) == "table" and not getmetatable(inputs) and inputs.method
+  for _, input in ipairs(claim.inputs) do
+    for _, m in ipairs(input.name == "method" and causeway.method_list() or {}) do
+      if m.name == name and not m.built_in then
+        causeway._raise(string.format('check_bound: method: "%s" is written in Lua, and %s is of the built-in methods; '
+          .. 'benchmark_method("%s") compares it with the definition', name, claim.id, name))
+      end
+    end
+  end
+end
+
 -- The inputs of the parts of a check, one after the other: a claim of every method is checked a method at a time.
 local function parts_of(claim, inputs)
   local by_method = false
@@ -230,6 +243,7 @@ function causeway.check_bound(id, inputs, ...)
   if id == nil and inputs == nil then return setmetatable({ table.unpack(list) }, Claims) end
   local claim = claim_of(id)
   if inputs == nil then return setmetatable(claim, Claim) end
+  check_method(claim, inputs)
   local rows = checked(claim, renamed(claim, inputs))
   rows.claim, rows.statement, rows.proof, rows.source = claim.id, claim.statement, claim.proof, claim.source
   rows.terms = claim.terms

@@ -121,7 +121,7 @@ local function read_series(given, name, log_x, log_y)
     if m ~= n then raise(string.format("%s: y has %d values, expected %d like x", name, n, m)) end
   end
   local ends = error_ends(given.error, name, n)
-  local points, seen = {}, 0
+  local points, seen, below = {}, 0, 0
   for i = 1, #y do
     local px = x and x[i] or (#y == n and i or 1 + (i - 1) * (n - 1) // (#y - 1))
     if drawn(px, log_x) and drawn(y[i], log_y) then
@@ -131,11 +131,12 @@ local function read_series(given, name, log_x, log_y)
       seen = seen + 1
     else
       points[#points + 1] = false
+      if drawn(px) and drawn(y[i]) then below = below + 1 end
     end
   end
   local style = given.style or (seen > 60 and "lines" or "linespoints") -- marks would cover a dense curve
   local label = given.label ~= nil and tostring(given.label) or nil
-  return { points = points, count = seen, label = label, style = style, width = given.width or 2,
+  return { points = points, count = seen, below = below, label = label, style = style, width = given.width or 2,
     has_error = ends ~= nil, spread = given.spread, like = given.like }
 end
 
@@ -197,16 +198,20 @@ function causeway._read_panel(curves, options, where, known)
     raise(string.format('plot: legend: "%s", expected true, false, "right", "below", "top left", "top right", '
       .. '"bottom left" or "bottom right"', tostring(legend)))
   end
-  local read, any, named = {}, 0, 0
+  local read, any, below, named = {}, 0, 0, 0
   for i, curve in ipairs(curves) do
     read[i] = read_series(curve, where .. (#curves == 1 and ": the curve" or ": curve " .. i), x.log, y.log)
     read[i].spread = read[i].spread or options.spread or "bars"
-    any = any + read[i].count
+    any, below = any + read[i].count, below + read[i].below
     if read[i].label ~= nil then named = named + 1 end
   end
   if any == 0 then
     local positive = (x.log or y.log) and " (on a log axis positive)" or ""
     raise(where .. ": there is no point to draw, expected at least one finite" .. positive .. " number")
+  end
+  if below > 0 then
+    causeway._note(string.format("%s: %d of %d points %s left out: zero or negative, on a log axis", where, below,
+      any + below, below == 1 and "is" or "are"))
   end
   return {
     curves = read, x = x, y = y, options = options, named = named,

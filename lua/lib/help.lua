@@ -328,6 +328,12 @@ local function without_library(name)
   return last
 end
 
+-- What is known of a name together with the library in front of it, nn.Linear, with torch. before that or not; nil
+-- where nothing is.
+local function with_library(name)
+  return causeway._elsewhere[plain(name)] or causeway._elsewhere[plain(name):gsub("^torch%.", "")]
+end
+
 -- What flash-linear-attention's kernels have in front of the name of a rule, and its layers behind.
 local kernels = { "^fused_chunk_", "^fused_recurrent_", "^fused_", "^chunk_", "^recurrent_", "^parallel_",
   "^naive_recurrent_", "^naive_chunk_", "^naive_", "^torch_", "_attention$", "attention$", "_attn$", "_layer$",
@@ -364,7 +370,7 @@ end
 -- spelling; nil where nothing is known of the name.
 local function elsewhere(name, sections)
   local last = without_library(name)
-  local entry = causeway._elsewhere[plain(last)]
+  local entry = with_library(name) or causeway._elsewhere[plain(last)]
   if entry then return entry end
   if sections[last] then return { page = last } end
   for known in pairs(sections) do
@@ -534,8 +540,9 @@ end
 function causeway._meant_here(name)
   local last = without_library(name)
   if last ~= name then
-    local whole = causeway._elsewhere[plain(name)]
+    local whole = with_library(name)
     if whole and whole.said then return whole.how end
+    if whole and not whole.page then return string.format("it is not here; ?%s says what is nearest", name) end
     if causeway[last] == nil then last = causeway[last:lower()] ~= nil and last:lower() or last end
     if causeway[last] ~= nil and manual[last] then
       return string.format("%s is %s here, without %s before it", name, last, name:sub(1, #name - #last))

@@ -39,12 +39,12 @@ local Report = { __name = "LowRankError" }
 local of_norms = "each norm has it: e.frobenius.bound, e.operator.masked"
 causeway._only_fields(Report, { what = "a table of errors", fields = "frobenius operator output residual heads",
   elsewhere = { bound = of_norms, masked = of_norms, unmasked = of_norms, relative = of_norms, ratio = of_norms,
-    margin = "the table shows it; e.frobenius.bound / e.frobenius.ratio is one" } })
+    margin = "the table shows it; e.frobenius.bound / e.frobenius.masked is one" } })
 
 -- The bounds of each error: claim of proofs/, and where the report has what the masked error must not exceed.
 local bounds_of = {
-  frobenius = { { "A1", function(norms) return norms.bound * norms.unmasked end } },
-  operator = { { "A2", function(norms) return norms.bound * norms.unmasked end } },
+  frobenius = { { "A1", function(norms) return norms.bound end } },
+  operator = { { "A2", function(norms) return norms.bound end } },
   output = {
     { "A9", function(norms) return norms.row_bound end },
     { "A10 F", function(norms) return norms.frobenius_bound end },

@@ -271,12 +271,21 @@ end
 
 -- ---- measuring ----
 
+-- Says so where a text that is to be measured is the path of a file.
+local function note_path(text)
+  if type(text) ~= "string" or #text > 400 or not text:find("^[^%c]*[./][^%c]*$") then return end
+  if causeway._path_kind(text) ~= "file" then return end
+  causeway._note(string.format("%s is measured as a text of %d characters; that of the file of this name is "
+    .. "io.open(%s):read(\"a\")", causeway._literal(text), utf8.len(text) or #text, causeway._literal(text)))
+end
+
 causeway._options.logits = { last = true }
 causeway._options.predict = { window = true }
 
 --- How well a text is predicted, in windows of at most `window` tokens.
 local predict = methods.predict
 function methods.predict(m, text, options)
+  note_path(text)
   local prediction = predict(m, text, options)
   local window = options and options.window
   if window then note_context(m, text, "", window) end
@@ -351,6 +360,70 @@ causeway._as_table(Errors)
 --- What a factorisation in the place of attention does to the scores and the output of layers.
 function methods.attention_errors(m, text, options)
   return setmetatable(causeway._attention_errors(m, text, options), Errors)
+end
+
+local load_code = load
+
+-- A copy of a function of the user's that changes nothing of the user's: it has the variables around it, plain tables
+-- among them, and the globals as they are now, and prints nothing.
+local function copy_apart(f)
+  local function own(value)
+    if type(value) ~= "table" or getmetatable(value) then return value end
+    local copy = {}
+    for key, one in next, value do copy[key] = one end
+    return copy
+  end
+  local copy = load_code(string.dump(f), "=attention", "b")
+  for i = 1, math.huge do
+    local name, value = debug.getupvalue(f, i)
+    if not name then return copy end
+    if name == "_ENV" then
+      local globals = value
+      local function nothing() end
+      value = setmetatable({ print = nothing, display = nothing }, { __index = function(_, key)
+        return own(globals[key])
+      end })
+    end
+    debug.setupvalue(copy, i, own(value))
+  end
+end
+
+-- Whether the function makes something else of the first tokens where the last one is another; false where it cannot
+-- be tried on so few.
+local function looks_ahead(f, layer, on_gpu)
+  local tokens = 8
+  local function output(last)
+    local function input(width)
+      local x = causeway.randn(1, layer.heads, tokens, width)
+      x:set(x(":", ":", { tokens, tokens }, ":") + last, ":", ":", { tokens, tokens }, ":")
+      return on_gpu and x:gpu() or x
+    end
+    local q, k, v = input(layer.width), input(layer.width), input(layer.value_width)
+    return causeway.f64(copy_apart(f)(q, k, v, layer.scale):cpu())(":", ":", { 1, tokens - 1 }, ":")
+  end
+  local good, one = causeway._without_draws(output, 0)
+  local also_good, other = causeway._without_draws(output, 1)
+  for _, problem in ipairs({ not good and one, not also_good and other }) do
+    if problem and causeway.error_kind(problem) == "interrupted" then error(problem, 0) end
+  end
+  if not good or not also_good then return false end
+  return causeway.maximum(causeway.abs(one - other)) > 1e-3 * causeway.maximum(causeway.abs(one))
+end
+
+--- Puts something else in the place of attention; of a function that looks ahead a note says so, as of factorisations.
+local attention = methods.attention
+function methods.attention(m, options)
+  attention(m, options)
+  local f = options.with
+  if type(f) == "function" and debug.getinfo(f, "S").what ~= "C" then
+    local layer, layers = nil, m:layers()
+    for i = #layers, 1, -1 do layer = layers[i].replaced == "a function" and layers[i] or layer end
+    if looks_ahead(f, layer, m:about().device == "gpu") then
+      causeway._note("with: the function's output at a token depends on later tokens: m:bits_per_byte, m:predict and "
+        .. "m:logits see what is to be predicted")
+    end
+  end
+  return m
 end
 
 -- ---- what is called otherwise elsewhere ----

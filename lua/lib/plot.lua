@@ -5,7 +5,7 @@
 --   plot{ panels = { { {x =, y =, ...}, ..., title = }, ... }, columns = 2, xscale = "log" }
 --
 -- x, y and error are lists of numbers or Tensors. A point that is NaN or infinite, or not positive on a log axis, is
--- left out and the line has a gap there.
+-- left out and the line has a gap there; of the latter a note says how many.
 local causeway = ...
 
 local legends = {

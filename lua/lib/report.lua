@@ -168,7 +168,13 @@ local function read_part(part, number, with_copies, stays)
     local code = tostring(part.code)
     return code:find("%S") and { html = "<pre>" .. escaped(code) .. "</pre>", kind = "text" } or nil
   end
-  raise(string.format("report: part %d: expected %s, got %s", number, what_parts_are, noun(part)))
+  if type(part) == "table" and type(part[1]) == "table" then
+    raise(string.format("report: part %d: a list of tables, of which text_table(rows) makes a table to show", number))
+  end
+  local list = type(part) == "table" and part[1] ~= nil
+  raise(string.format("report: part %d: expected %s, got %s", number, what_parts_are, list
+    and "a list; text_table{name = list} is a table of it" or type(part) == "table" and "a table of values"
+    or noun(part)))
 end
 
 -- ── The order of a page ──────────────────────────────────────────────────────────────────────────────────────────

@@ -26,7 +26,7 @@ local function file_column(rows, name)
 end
 
 -- A column is asked of the rows by the method that results of a sweep have too.
-local file_rows = causeway._shown_plainly({ __index = function(rows, key)
+local file_rows = causeway._shown_plainly({ __has_columns = true, __index = function(rows, key)
   if key == "column" then return file_column end
   if type(key) ~= "string" or key:find("^__") or not causeway._asked_by_user(2) then return nil end
   local columns, known = columns_of(rows)

@@ -25,6 +25,7 @@ local passing = "changes while the sweep runs" -- in place of the digest of such
 
 local Results = { __name = "Results" }
 Results.__index = Results
+Results.__has_columns = true
 causeway._note_class(Results, "results", "results")
 
 local of_results = setmetatable({}, { __mode = "k" }) -- the metatables of results: each sweep has one of its own

@@ -142,6 +142,40 @@ end
 -- What a column may be told.
 local column_fields = { key = true, title = true, unit = true, digits = true, format = true, align = true, link = true }
 
+-- Whether the names differ in one letter, or in two that stand the other way round.
+local function one_apart(a, b)
+  if math.max(#a, #b) < 4 then return false end
+  while a ~= "" and a:sub(1, 1) == b:sub(1, 1) do a, b = a:sub(2), b:sub(2) end
+  while a ~= "" and a:sub(-1) == b:sub(-1) do a, b = a:sub(1, -2), b:sub(1, -2) end
+  return math.max(#a, #b) < 2 or #a == 2 and a == b:reverse()
+end
+
+-- Refuses columns of which no row has one. A column alone that no row has stays empty, for it may be one that rows have
+-- at times; a note says so where it is hardly more than a misspelt other one.
+local function check_keys(rows, columns)
+  local there, known, absent = {}, {}, {}
+  for _, row in ipairs(rows) do
+    for key in pairs(row) do there[key] = true end
+  end
+  for key in pairs(there) do known[#known + 1] = tostring(key) end
+  table.sort(known)
+  for _, column in ipairs(columns) do
+    if not there[column.key] then absent[#absent + 1] = tostring(column.key) end
+  end
+  if #known == 0 or #absent == 0 then return end
+  if #absent == #columns then
+    local all = table.concat(known, ", ")
+    causeway._raise(string.format('columns: no row has "%s", expected one of %s', absent[1], all))
+  end
+  for _, key in ipairs(absent) do
+    for _, name in ipairs(known) do
+      if one_apart(key, name) then
+        causeway._note(string.format('columns: no row has "%s" (did you mean "%s"?)', key, name))
+      end
+    end
+  end
+end
+
 local function columns_of(rows, wanted)
   local keys = wanted
   if not keys then
@@ -186,6 +220,7 @@ local function columns_of(rows, wanted)
     column.title, column.tex = column.title .. unit, title .. unit
     columns[i] = column
   end
+  if wanted then check_keys(rows, columns) end
   return columns
 end
 
@@ -570,22 +605,22 @@ end
 
 --- The table as CSV (RFC 4180), values in full, all rows.
 function Table:csv()
-  local function field(value)
+  local function field(value, is_name)
     if value == nil then return "" end
     local text = math.type(value) == "float" and causeway._exact_text(value) or tostring(value)
-    -- Text that load would take for a number is in quotes.
-    if text:find('[",\r\n]') or type(value) == "string" and tonumber(value) then
+    -- Text that load would take for a number is in quotes, and a name that would part cells in the first line.
+    if text:find('[",\r\n]') or is_name and text:find("[;\t]") or type(value) == "string" and tonumber(value) then
       text = '"' .. text:gsub('"', '""') .. '"'
     end
     return text
   end
   local out = {}
-  local function add(value)
+  local function add(value, of_names)
     local parts = {}
-    for j, column in ipairs(self.columns) do parts[j] = field(value(column)) end
+    for j, column in ipairs(self.columns) do parts[j] = field(value(column), of_names) end
     out[#out + 1] = table.concat(parts, ",")
   end
-  add(function(column) return column.key end)
+  add(function(column) return column.key end, true)
   for _, row in ipairs(self.rows) do
     add(function(column) return row[column.key] end)
   end

@@ -93,6 +93,12 @@ local function possible(own)
 end
 
 local function checked_options(update, options)
+  for _, name in ipairs({ "log_decay", "beta" }) do
+    if type(options) == "table" and options[name] ~= nil then
+      raise(string.format("%s: %s: given beside inputs, expected among them: inputs = {q, k, v, %s = %s}", call, name,
+        name, name))
+    end
+  end
   causeway._check_options(call, options)
   if options.layout ~= nil and options.inputs == nil then
     raise(call .. ": layout: given without inputs, expected beside tensors of yours: inputs = {q, k, v}")

@@ -207,10 +207,29 @@ bool is_called_by_name(lua_State* L, int index, const std::string& name) {
     return same;
 }
 
-// Called with the values as arguments and as upvalues `show` and whether the entry is a name: keeps the first value as
-// `ans` and shows them all. A name asks for its value even where the entry has written it to a file.
+// Whether what is entered writes to a file as its last call, io.write("a") or f:write("a"), whose value is that file.
+bool ends_in_write(std::string_view text) {
+    const auto tokens = tokenize_without_comments(text);
+    std::size_t open = tokens.size();
+    int depth = 0;
+    for (std::size_t i = tokens.size(); i-- > 0 && open == tokens.size();) {
+        const std::string_view word = tokens[i].text(text);
+        if (word == ")") ++depth;
+        else if (word == "(" && --depth == 0) open = i;
+        else if (depth == 0 && word != ";" && tokens[i].kind != Token::string) return false;
+        else if (depth == 0 && tokens[i].kind == Token::string) open = i;
+    }
+    if (open < 2 || open == tokens.size()) return false;
+    const std::string_view sign = tokens[open - 2].text(text);
+    return tokens[open - 1].text(text) == "write" && (sign == "." || sign == ":");
+}
+
+// Called with the values as arguments and as upvalues `show`, whether the entry is a name and whether it ends in a call
+// of write: keeps the first value as `ans` and shows them all, but for the file that was written to. A name asks for
+// its value even where the entry has written it to a file.
 int finish(lua_State* L) {
-    const bool show = lua_toboolean(L, lua_upvalueindex(1)), is_name = lua_toboolean(L, lua_upvalueindex(2));
+    const bool show = lua_toboolean(L, lua_upvalueindex(1)), is_name = lua_toboolean(L, lua_upvalueindex(2)),
+               writes = lua_toboolean(L, lua_upvalueindex(3));
     const int n = lua_gettop(L);
     lua_pushglobaltable(L);
     lua_pushliteral(L, "ans");
@@ -220,6 +239,7 @@ int finish(lua_State* L) {
     // All are made before the first is shown: where memory runs out, the call may be made once more.
     std::vector<Rich> values;
     for (int i = 1; show && i <= n; ++i) {
+        if (writes && luaL_testudata(L, i, LUA_FILEHANDLE)) continue;
         const std::string instead = shown_in_place(L, i);
         if (!instead.empty() && !is_name) values.push_back({instead, {}, {}});
         else if (!instead.empty() || !shown_in_entry(L, i)) values.push_back(rich(L, i));
@@ -267,8 +287,8 @@ std::string hint_on_wrong(lua_State* L, const std::string& code, const std::stri
     if (!compile(L, code, "=" + name)) {
         const std::string of_statements = lua_tostring(L, -1);
         if (!compile(L, give + code, "=" + name)) {
-            hint = syntax_hint(code, of_statements);
-            if (hint.empty()) hint = syntax_hint(code, lua_tostring(L, -1));
+            hint = syntax_hint(code, of_statements, kinds_of_globals(L));
+            if (hint.empty()) hint = syntax_hint(code, lua_tostring(L, -1), kinds_of_globals(L));
         }
     }
     lua_settop(L, base);
@@ -311,7 +331,7 @@ std::string hint_on_parts(lua_State* L, const std::string& code, const std::stri
 
 // What the compiler says of code that is neither an expression nor statements.
 Failure syntax_failure(lua_State* L, const std::string& code, const std::string& name, const std::string& message) {
-    std::string hint = syntax_hint(code, message);
+    std::string hint = syntax_hint(code, message, kinds_of_globals(L));
     if (hint.empty()) hint = hint_on_wrong(L, code, name);
     if (hint.empty()) hint = else_if_hint(code, message);
     if (hint.empty()) hint = hint_on_parts(L, code, name);
@@ -360,7 +380,8 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     if (is_called_by_name(L, base + 1, bare)) return call(L, n - 1, 0);
     lua_pushboolean(L, !hides_value(piece.text) && !expanded.ends_in_show);
     lua_pushboolean(L, !bare.empty());
-    lua_pushcclosure(L, guarded<finish>, 2);
+    lua_pushboolean(L, ends_in_write(expanded.code));
+    lua_pushcclosure(L, guarded<finish>, 3);
     lua_insert(L, base + 1);
     return call(L, n, 0);
 }

@@ -41,7 +41,8 @@ constexpr const char *of_loops = "a loop is written: for i = 1, 10 do ... end",
 // The tokens of a source without its comments, and questions about the place of one of them.
 class Place {
 public:
-    explicit Place(std::string_view source) : source_(source), tokens_(tokenize_without_comments(source)) {
+    explicit Place(std::string_view source, const KindOf& kind_of = {})
+        : source_(source), kind_of_(kind_of), tokens_(tokenize_without_comments(source)) {
         std::size_t line = 1, at = 0;
         for (const Token& token : tokens_) {
             for (; at < token.begin; ++at) line += source[at] == '\n';
@@ -94,6 +95,12 @@ public:
         return name > 0 && word(name - 1) == "function";
     }
     bool in_index(std::size_t i) const { return in(i, "["); }
+    // What the variable holds in whose index token i stands, l of l[1:2]: "table", "string" ..., "" where nothing is
+    // known.
+    std::string kind_of_indexed(std::size_t i) const {
+        const std::size_t name = open_bracket(i) - 1;
+        return kind_of_ && is_name(name) && !one_of(word(name - 1), {".", ":"}) ? kind_of_(word(name)) : "";
+    }
 
     // Whether a block that a keyword opened is open at token i.
     bool in_block(std::size_t i) const {
@@ -154,17 +161,21 @@ private:
     }
 
     std::string_view source_;
+    KindOf kind_of_;
     std::vector<Token> tokens_;
     std::vector<std::size_t> lines_;  // of each token, from 1
 };
 
 // ---- the rules: what is at token i, if it is what Lua does not understand ----
 
-// [x^2 for x in 1:5], {x^2 for x in l}
+// [x^2 for x in 1:5], {x^2 for x in l}, sum(x^2 for x in l)
 const char* of_comprehensions(const Place& at, std::size_t i) {
     constexpr const char* of_functions = "map(function(x) return x^2 end, range(1, 5)), or a loop, makes such a list";
-    if (at.word(i) == "for" && at.open_bracket(i) < at.size() && at.word(at.open_bracket(i)) == "{")
-        return of_functions;
+    // In a line of its own it begins a loop, behind a bracket that was left open.
+    const std::size_t open = at.word(i) == "for" && !at.starts_line(i) ? at.open_bracket(i) : at.size();
+    if (open < at.size() && at.word(open) == "{") return of_functions;
+    const bool goes_over = one_of(at.word(i + 2), {"in", ","}) && (at.ends_value(i - 1) || at.is_string(i - 1));
+    if (open < at.size() && at.word(open) == "(" && at.is_name(i + 1) && goes_over) return of_functions;
     if (at.word(i) != "[" || (i > 0 && at.ends_value(i - 1))) return nullptr;
     for (std::size_t k = i + 1; k < at.size() && at.word(k) != "]"; ++k) {
         if (at.word(k) == "for" && at.open_bracket(k) == i) return of_functions;
@@ -180,18 +191,23 @@ const char* of_brackets(const Place& at, std::size_t i) {
                                    : "cat(A, B, 1) puts A above B, cat(A, B, 2) beside it";
     }
     if (list) return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
-    if (one_of(at.word(i), {",", ":"}) && at.in_index(i))
-        return "a tensor is read as A(1, 2) or A({1, 3}, \":\") and set by A:set(x, 1, 2)";
-    return nullptr;
+    if (!one_of(at.word(i), {",", ":"}) || !at.in_index(i)) return nullptr;
+    const std::string kind = at.kind_of_indexed(i);
+    if (kind == "string") return "a part of a text is s:sub(1, 3), the first character s:sub(1, 1)";
+    if (kind == "table")
+        return at.word(i) == ":" ? "a part of a list is {table.unpack(l, 1, 2)}"
+                                 : "an element of a list of lists is l[1][2]";
+    return "a tensor is read as A(1, 2) or A({1, 3}, \":\") and set by A:set(x, 1, 2)";
 }
 
-// zeros((2, 3)), x = (1, 2)
+// zeros((2, 3)), full((2, 3), 1), x = (1, 2)
 const char* of_tuples(const Place& at, std::size_t i) {
     const std::size_t open = at.word(i) == "," ? at.open_bracket(i) : at.size();
     if (open == 0 || open == at.size() || at.word(open) != "(") return nullptr;
     const std::size_t call = at.open_bracket(open);
-    if (call > 0 && call < at.size() && at.word(call) == "(" &&
-        one_of(at.word(call - 1), {"zeros", "ones", "rand", "randn", "fill", "reshape"}))
+    const bool in_call = call > 0 && call < at.size() && at.word(call) == "(";
+    if (in_call && at.word(call - 1) == "full") return "full((2, 3), x) is fill(x, 2, 3) here";
+    if (in_call && one_of(at.word(call - 1), {"zeros", "ones", "rand", "randn", "fill", "reshape"}))
         return "sizes stand in no brackets of their own: zeros(2, 3)";
     if (one_of(at.word(open - 1), {"=", "return"})) return "a list is {1, 2, 3}, a tensor of it tensor{1, 2, 3}";
     return nullptr;
@@ -207,6 +223,15 @@ const char* of_arguments(const Place& at, std::size_t i) {
     return nullptr;
 }
 
+// print(x, sep=""), print(x, end="")
+const char* of_print_options(const Place& at, std::size_t i) {
+    const std::size_t name = at.word(i) == "=" ? i - 1 : i;
+    if (at.word(name + 1) != "=" || !one_of(at.word(name), {"sep", "end", "file", "flush"})) return nullptr;
+    const std::size_t open = at.open_bracket(name);
+    if (!at.in_call(name) || at.word(open - 1) != "print" || !one_of(at.word(name - 1), {"(", ","})) return nullptr;
+    return "print takes values alone; io.write(\"a\", x) adds no blanks and ends no line";
+}
+
 // The value of a named argument as Lua writes it.
 std::string in_lua(const std::string& value) {
     if (value == "True" || value == "False") return value == "True" ? "true" : "false";
@@ -217,7 +242,7 @@ std::string in_lua(const std::string& value) {
 std::string of_named_arguments(const Place& at, std::size_t i) {
     const std::size_t first = at.word(i) == "=" ? i - 1 : at.word(i) == ";" ? i + 1 : at.size();
     if (!at.is_name(first) || at.word(first + 1) != "=" || !one_of(at.word(first - 1), {"(", ",", ";"})) return "";
-    if (!at.in_call(i) || at.in_parameters(i) || of_arguments(at, i) != nullptr) return "";
+    if (!at.in_call(i) || at.in_parameters(i) || of_arguments(at, i) || of_print_options(at, i)) return "";
     const std::string general = "named arguments go in a table at the end: ";
     const std::size_t open = at.open_bracket(first);
     std::string named;
@@ -387,6 +412,39 @@ const char* of_declarations(const Place& at, std::size_t i) {
     return two_names || typed ? "a variable is set by x = 3; local x = 3 is one of a function or a block" : nullptr;
 }
 
+// print A, print "x =", x, print not x
+const char* of_prints(const Place& at, std::size_t i) {
+    const auto begins = [&](std::size_t k) {
+        return at.word(k) == "print" &&
+               (at.starts_statement(k) || one_of(at.word(k - 1), {"do", "then", "else", "repeat"}));
+    };
+    const bool value = at.is_name(i) || at.is_number(i) || one_of(at.word(i), {"nil", "true", "false", "not", "#"});
+    const bool alone = value && i > 0 && begins(i - 1);
+    const bool list = at.word(i) == "," && i > 1 && at.is_string(i - 1) && begins(i - 2);
+    return alone || list ? "print is called: print(x), print(\"x =\", x)" : nullptr;
+}
+
+// 1 in l, if x in l then
+const char* of_membership(const Place& at, std::size_t i) {
+    if (at.word(i) != "in" || i == 0 || !(at.ends_value(i - 1) || at.is_string(i - 1))) return nullptr;
+    if (at.keyword_before(i, "for", "do") < at.size()) return nullptr;
+    return "d[x] ~= nil: a table has the name x; any(eq(l, x)): a list the number x";
+}
+
+// load q.npy
+std::string of_loads(const Place& at, std::size_t i) {
+    while (i > 0 && !at.starts_line(i)) --i;
+    const std::size_t first = i + 1;
+    if (at.word(i) != "load" || at.starts_line(first) || at.joins(first)) return "";
+    if (!at.is_name(first) && !one_of(at.word(first), {".", "..", "/", "~"})) return "";
+    std::size_t end = first + 1;
+    while (at.joins(end) && at.word(end) != ";") ++end;
+    const std::string path = at.text(first, end);
+    if (!at.starts_line(end) && at.word(end) != ";") return "";  // two words
+    if (path.find_first_of("./") == std::string::npos || path.find_first_of("\"'(){}") != std::string::npos) return "";
+    return "a file is read by load(\"" + (path.size() <= 40 ? path : "q.npy") + "\")";
+}
+
 // del x, assert x, raise E, class A, x is None
 const char* of_words(const Place& at, std::size_t i) {
     if (at.word(i) == "is" && i > 0 && at.ends_value(i - 1)) return "x is None is written x == nil";
@@ -455,6 +513,14 @@ const char* of_signs(const Place& at, std::size_t i) {
         one_of(at.word(bar - 1), {"(", ",", "="}))
         return "a function without arguments is written: function() return f() end";
     if (sign == "|" && before == "|" && at.joins(i)) return "|| is written or";
+    // f(*l), f(**d), and f(l...) of Julia
+    const bool starred = sign == "*" && one_of(before, {"(", ","}) &&
+                         (at.is_name(i + 1) || one_of(at.word(i + 1), {"*", "(", "[", "{"}));
+    const bool splatted = sign == "..." && at.joins(i) && at.ends_value(i - 1);
+    if ((starred || splatted) && at.in_call(i) && !at.in_parameters(i)) {
+        if (at.word(i + 1) == "*") return "named arguments are a table at the end: f(q, {causal = true}), f(q, d)";
+        return "the elements of a list are the arguments of f(table.unpack(l))";
+    }
     if (sign == "*" && before == "*" && at.joins(i)) return "a power is written x^2; of a tensor, pow(A, 2)";
     if (sign == "#") return "a comment begins with --";
     if (sign == "\\") return "inv(A) * b solves A x = b";
@@ -522,13 +588,13 @@ bool has_else_if(std::string_view source) {
     return false;
 }
 
-std::string syntax_hint(std::string_view source, std::string_view message) {
+std::string syntax_hint(std::string_view source, std::string_view message, const KindOf& kind_of) {
     const std::size_t line = line_of(message);
     const std::string_view near = token_of(message);
     const std::string hint = "hint: ";
     const bool at_end = message.ends_with(" near <eof>");
     if (near.starts_with("<\\")) return hint + of_other_signs(source);
-    const Place place(source);
+    const Place place(source, kind_of);
     if (near == "?" && place.asks_behind()) {  // f?, as IPython has it
         std::string_view name = source.substr(0, source.find('?'));
         while (std::isspace(static_cast<unsigned char>(name.back())) != 0) name.remove_suffix(1);
@@ -563,12 +629,14 @@ std::string syntax_hint(std::string_view source, std::string_view message) {
         if (!place.on_line(i, line)) continue;
         if (unfinished && place.is_prime(i)) return hint + "A:t() is the transpose of A";
         if (unfinished || place.word(i) != near) continue;
-        for (const auto rule : {of_named_arguments, of_imports}) {
+        for (const auto rule : {of_named_arguments, of_imports, of_loads}) {
             if (const std::string found = rule(place, i); !found.empty()) return hint + found;
         }
-        for (const auto rule : {of_comprehensions, of_literals, of_brackets, of_tuples, of_arguments, of_functions,
-                                of_dots, of_ends, of_braces, of_dictionaries, of_colons, of_choices, of_declarations,
-                                of_words, of_keywords, of_contexts, of_commands, of_signs, of_at}) {
+        for (const auto rule :
+             {of_comprehensions, of_literals,     of_brackets, of_tuples,     of_arguments,    of_print_options,
+              of_functions,      of_dots,         of_ends,     of_braces,     of_dictionaries, of_colons,
+              of_choices,        of_declarations, of_prints,   of_membership, of_words,        of_keywords,
+              of_contexts,       of_commands,     of_signs,    of_at}) {
             if (const char* found = rule(place, i)) return hint + found;
         }
         if (const std::string found = of_values(place, i, message); !found.empty()) return hint + found;

@@ -7,10 +7,13 @@
 
 namespace causeway::lua {
 
+// Name of a variable -> the kind of value that it holds, "table", "string", "Tensor" ..., "" where it holds none.
+using KindOf = std::function<std::string(std::string_view)>;
+
 // `message` is what Lua's compiler says of `source`: "input[1]:2: ']' expected near ','". Returns "hint: ...", in
 // at most 80 columns but where it repeats a call of the source's, if that has a habit there that is known, else "".
-// Plain C++.
-std::string syntax_hint(std::string_view source, std::string_view message);
+// With kind_of it says of l[1:2] what l is: a list, a text or a tensor. Plain C++.
+std::string syntax_hint(std::string_view source, std::string_view message, const KindOf& kind_of = {});
 
 // The same of a script: where the line that Lua stops at, or the one before it, is an expression, the hint is that only
 // the prompt shows values. `compiles` tells whether a text is Lua.

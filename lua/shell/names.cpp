@@ -190,6 +190,15 @@ void remember_source(lua_State* L, const std::string& source) {
     lua_setfield(L, LUA_REGISTRYINDEX, source_key);
 }
 
+std::function<std::string(std::string_view)> kinds_of_globals(lua_State* L) {
+    return [L](std::string_view name) {
+        push_global(L, name);
+        const std::string kind = lua_isnil(L, -1) ? "" : type_name(L, -1);
+        lua_pop(L, 1);
+        return kind;
+    };
+}
+
 std::string meant_by(lua_State* L, const std::string& name) {
     if (std::string here = meant_here(L, name); !here.empty()) return here;
     const std::string near = near_global(L, name);
@@ -549,7 +558,17 @@ std::vector<std::string> notes_on_hidden_names(lua_State* L, std::set<std::strin
             notes.push_back("note: this is yours now; the shell's own " + name + " is back in a new shell");
         else notes.push_back("note: this is yours now; the library's is causeway." + name);
     }
-    lua_pop(L, 1);
+    lua_getfield(L, LUA_REGISTRYINDEX, first_globals_key);
+    for (lua_pushnil(L); lua_next(L, -2); lua_pop(L, 1)) {
+        if (lua_type(L, -2) != LUA_TSTRING) continue;
+        const std::string name = lua_tostring(L, -2);
+        push_text(L, name);
+        const bool gone = lua_rawget(L, globals) == LUA_TNIL;
+        lua_pop(L, 1);
+        if (!gone || name[0] == '_' || is_known(L, name) || !known.insert(name).second) continue;
+        notes.push_back("note: this is nil now; the shell's own " + name + " is back in a new shell");
+    }
+    lua_pop(L, 2);
     std::sort(notes.begin(), notes.end());
     return notes;
 }

@@ -1,6 +1,7 @@
 // The names of the user's globals: which one a misspelt name may mean, which ones hide what was there before.
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -16,6 +17,9 @@ inline constexpr const char* first_globals_key = "causeway.first_globals";
 // What is meant by a name that no global has: `did you mean "zeros"?`, or of a name of another library `it is called
 // "range" here, see ?linspace`; "" where nothing is alike.
 std::string meant_by(lua_State* L, const std::string& name);
+
+// The kinds of what the user's globals hold, for syntax_hint.
+std::function<std::string(std::string_view)> kinds_of_globals(lua_State* L);
 
 // Keeps the text that is about to run: of `np.zeros(3)` Lua's message names only np.
 void remember_source(lua_State* L, const std::string& source);

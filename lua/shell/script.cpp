@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/base/interrupt.hpp"
+#include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/display.hpp"
 #include "lua/shell/hints.hpp"
@@ -118,6 +119,16 @@ std::string text_of(const std::string& path) {
     return text.str();
 }
 
+// All of standard input, its first line empty where that begins with a #, as Lua reads a file.
+std::string text_of_standard_input() {
+    std::string text;
+    char part[4096];
+    for (std::size_t n = 0; (n = std::fread(part, 1, sizeof part, stdin)) > 0;) text.append(part, n);
+    if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
+    if (text.starts_with("#")) text.erase(0, text.find('\n'));
+    return text;
+}
+
 // Whether the message names a line, "file:12: ...".
 bool has_position(const std::string& message) {
     for (std::size_t at = message.find(':'); at < message.find('\n') && at != std::string::npos;
@@ -187,10 +198,29 @@ void set_arg(lua_State* L, const std::vector<std::string>& arguments, std::size_
     lua_pop(L, 1);
 }
 
+namespace {
+
+// What is said of a file of data that was given as a script and is none; "" of another file.
+std::string told_of_data(const std::string& path) {
+    const std::string named = in_quotes(path);
+    for (const std::string_view extension : {".npy", ".npz", ".safetensors", ".csv", ".json", ".gguf"}) {
+        if (!path.ends_with(extension)) continue;
+        const std::string call = (extension == ".gguf" ? "model(" : "load(") + named + ")";
+        return path + " is a file of data, no script of Lua: " + call + " reads it, in the shell or in a script";
+    }
+    return "";
+}
+
+}  // namespace
+
 Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
     const std::string& path = arguments[script];
     add_to_package_path(L, path);
-    if (luaL_loadfilex(L, path == "-" ? nullptr : path.c_str(), "t") != LUA_OK) {
+    const bool piped = path == "-";
+    const std::string source = piped ? text_of_standard_input() : "";
+    if (piped && std::ferror(stdin) != 0) return {"standard input cannot be read", "", interrupt::requested()};
+    if ((piped ? luaL_loadbufferx(L, source.data(), source.size(), "=stdin", "t")
+               : luaL_loadfilex(L, path.c_str(), "t")) != LUA_OK) {
         Failure failure{lua_tostring(L, -1), "", false};
         lua_pop(L, 1);
         const auto compiles = [L](const std::string& code) {
@@ -198,11 +228,12 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
             lua_pop(L, 1);
             return valid;
         };
-        const std::string hint = path == "-" ? "" : script_hint(text_of(path), failure.message, compiles);
+        if (std::string told = told_of_data(path); !told.empty()) return {std::move(told), "", false};
+        const std::string hint = script_hint(piped ? source : text_of(path), failure.message, compiles);
         if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
-    if (path != "-") remember_source(L, text_of(path));
+    remember_source(L, piped ? source : text_of(path));
     for (std::size_t i = script + 1; i < arguments.size(); ++i) push_text(L, arguments[i]);
     return call(L, static_cast<int>(arguments.size() - script - 1), 0);
 }

@@ -49,7 +49,7 @@ public:
 
     Result read(const std::string& prompt, std::string& line) override {
         const Signals signals(*this);
-        interruption_told_ = false;
+        interruption_told_ = searching_ = false;
         const std::unique_ptr<char, decltype(&std::free)> read(readline(prompt.c_str()), &std::free);
         const bool interrupted = interrupt::requested();
         if (interrupted || !read) {
@@ -83,10 +83,20 @@ private:
         return 0;
     }
 
+    // Where a search has ended, whose message stood in the place of the prompt, readline leaves letters of it behind a
+    // prompt that has colours (8.2): the line is drawn anew before the next key.
+    void clear_after_search() {
+        const bool searching = RL_ISSTATE(RL_STATE_ISEARCH) != 0;
+        if (!std::exchange(searching_, searching) || searching) return;
+        rl_clear_visible_line();
+        rl_forced_update_display();
+    }
+
     // After Ctrl-C readline gives up the line where it asks for the next key. Where it asks for the rest of one, of a
     // search or of a paste it gets a key that does nothing, and the end of the input if it asks on.
     static int read_key(FILE*) {
         rl_numeric_arg = std::clamp(rl_numeric_arg, -largest_count, largest_count);
+        reading_->clear_after_search();
         if (const int key = reading_->next_key(); key >= 0) return key;
         if (!interrupt::requested()) return EOF;
         if (!RL_ISSTATE(RL_STATE_READCMD)) return std::exchange(reading_->interruption_told_, true) ? EOF : 0;
@@ -133,7 +143,7 @@ private:
         rl_forced_update_display();
     }
 
-    bool interruption_told_ = false;
+    bool interruption_told_ = false, searching_ = false;
 };
 
 }  // namespace

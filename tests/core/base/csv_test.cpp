@@ -134,6 +134,27 @@ TEST_CASE("a .csv file without names of columns is rows alone, and a comment's m
     CHECK_FALSE(first("1,\n"));
 }
 
+TEST_CASE("cells are parted by what parts the names of the columns", "[csv][files]") {
+    const Rows expected = {{std::int64_t{1}, std::string("x; y")}, {2.5, std::string("3,5")}};
+    CHECK(read("a;b\n1;\"x; y\"\n2.5;3,5\n") == expected);
+    CHECK(read("a\tb\r\n1\tx; y\r\n2.5\t3,5\r\n") == expected);
+    CHECK(read("\xEF\xBB\xBF\"a \"\"c, d\"\"\";b\n1;x\n") == Rows{{std::int64_t{1}, std::string("x")}});
+    CHECK(csv::Reader("a b;c\td\n", "x.csv").columns() == std::vector<std::string>{"a b", "c\td"});
+    // A comma in the first line outside of quotes parts them, whatever else stands there.
+    CHECK(csv::Reader("a;b,c\td\n", "x.csv").columns() == std::vector<std::string>{"a;b", "c\td"});
+    CHECK(read("a,b\n1;2,3\n") == Rows{{std::string("1;2"), std::int64_t{3}}});
+    CHECK(read("a\n1;2\n") == Rows{{std::string("1;2")}});
+    // One name with such a sign in it is written so that it stays one.
+    for (const char* name : {"a;b", "a\tb", "a,b", ";"}) {
+        std::string out;
+        csv::append_header(out, std::vector<std::string>{name});
+        CHECK(csv::Reader(out, "x.csv").columns() == std::vector<std::string>{name});
+    }
+    CHECK(fault("a;b\n1;2;3\n") == "x.csv: line 2 has 3 cells, expected 2 as in the first line");
+    CHECK(fault("a;b\n\"x\"y;1\n").ends_with("behind a closing quote, expected a semicolon"));
+    CHECK(fault("a\tb\n\"x\"y\t1\n").ends_with("behind a closing quote, expected a tab"));
+}
+
 TEST_CASE("faults of .csv files are named with their line", "[csv][files]") {
     CHECK(fault("") == "x.csv: the file is empty, expected a line with the names of the columns");
     CHECK(fault("a,b,c\n1,2,3\n1,2\n") == "x.csv: line 3 has 2 cells, expected 3 as in the first line");

@@ -44,6 +44,9 @@ TEST_CASE("a cost that cannot be given is told", "[lua][cost]") {
               .starts_with("user:1: method: no method is named \"quick\", expected one of \"auto\", \"vanilla\", "));
     CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {decay = 0 / 0})") ==
           "user:1: decay: nan, expected a number in (0, 1]");
+    CHECK(lua("cost('fleet', 100, 32, 16)") ==
+          "user:1: cost: options: a number, expected sizes by their names: cost(\"fleet\", {N = 100, r = 32, d = 16})");
+    CHECK(lua("cost('fleet', 100)").ends_with("cost(\"fleet\", {N = 100, r = 128, d = 128})"));
     CHECK(lua("cost('fleet', {N = 1})") == "user:1: cost: r: expected a number, got nothing");
     CHECK(lua("cost('fleet', {N = 1, blok = 1})") == "user:1: cost: unknown option \"blok\" (did you mean \"block\"?)");
     CHECK(lua("causal_linear_attention(ones(2, 2), ones(2, 2), ones(2, 2), {gamma = 1})") ==

@@ -38,6 +38,11 @@ TEST_CASE("rows of a .csv file give columns by their method and name those there
           "rows[1].gamma that of the first row");
     CHECK(run("return d.gama").starts_with("user:1: a list of rows with the columns N, gamma has no \"gama\""));
     CHECK(run("return d:column('gama')") == "column: no row has \"gama\", expected one of N, gamma");
+    CHECK(run("tensor(d)") ==
+          "user:1: tensor: rows of named columns, expected numbers: tensor(rows:column(\"N\")) is one column, "
+          "tensor{rows:column(\"N\"), rows:column(\"gamma\")}:t() are two");
+    CHECK(run("tensor(load(dir .. 'd.csv'))").starts_with("user:1: tensor: rows of named columns"));
+    CHECK(run("return tensor(d:column('gamma')) == tensor{0.5, 0.25}") == "true");
     // They are tables of rows as ever.
     CHECK(run("save(dir .. 'e.csv', d) return #load(dir .. 'e.csv'), next(d), d[3]").starts_with("2 1 "));
     CHECK(run("return tostring(text_table(d)):find('gamma', 1, true) ~= nil") == "true");
@@ -158,6 +163,29 @@ TEST_CASE("a .csv file of numbers alone is a Tensor where it is asked for, and n
     CHECK(run("load(dir .. 'mixed.csv', {header = false})") ==
           "user:1: " + run.path("mixed.csv") +
               ": row 2, column 2 is no number, expected numbers alone where header = false");
+}
+
+TEST_CASE("a .csv file with semicolons or tabs is read by them, and numbers with commas are noted", "[files][lua]") {
+    FileShell run;
+    run("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
+    write_bytes(run.path("semicolons.csv"), "N;time\n128;0.5\n256;0.75\n");
+    write_bytes(run.path("tabs.csv"), "N\ttime\n128\t0.5\n256\t0.75\n");
+    for (const std::string name : {"semicolons", "tabs"}) {
+        CAPTURE(name);
+        CHECK(run("r, names = load(dir .. '" + name + ".csv') return #r, #names, r[2].N, r[2].time, #notes") ==
+              "2 2 256 0.75 0");
+    }
+    write_bytes(run.path("plain.csv"), "1;2\n3;4\n");
+    CHECK(
+        run("return tostring(load(dir .. 'plain.csv', {header = false}) == tensor({{1, 2}, {3, 4}}, 'f64')), #notes") ==
+        "true 0");
+    CHECK(run("load(dir .. 'plain.csv') return #notes, notes[1]").find("holds numbers alone") != std::string::npos);
+    write_bytes(run.path("commas.csv"), "N;time\n128;0,5\n256;-1,25\n");
+    CHECK(run("notes = {} r = load(dir .. 'commas.csv') return r[1].time, #notes, notes[1]") ==
+          "0,5 1 " + run.path("commas.csv") +
+              ": 0,5 in row 1, column \"time\", is a text, as are others like it: a number has a point, as 0.5");
+    write_bytes(run.path("texts.csv"), "N;note\n1;a,b\n2;,5\n3;1,2,3\n4;5,\n");
+    CHECK(run("notes = {} return load(dir .. 'texts.csv')[3].note, #notes") == "1,2,3 0");
 }
 
 TEST_CASE("what a file gives is shown by print, and ~ is the home folder", "[files][lua]") {

@@ -41,8 +41,12 @@ TEST_CASE("lowrank_error tells both errors and their bounds", "[lua][lowrank]") 
     Shell lua;
     lua("q, k, v = randn(1, 2, 40, 4), randn(1, 2, 40, 4), randn(1, 2, 40, 3) B, C = lowrank('nystrom', q, k, {rank = "
         "5}) e = lowrank_error(q, k, B, C, {v = v})");
-    CHECK(lua("return e.frobenius.ratio <= e.frobenius.bound, e.operator.ratio <= e.operator.bound, e.operator.bound "
-              "== masking_constant(40), #e.heads") == "true true true 2");
+    CHECK(lua("return e.frobenius.ratio <= e.frobenius.ratio_bound, e.operator.ratio <= e.operator.ratio_bound, "
+              "e.operator.ratio_bound == masking_constant(40), #e.heads") == "true true true 2");
+    // The bound is that of the masked error, as in the table.
+    CHECK(lua("for _, n in ipairs{e.frobenius, e.operator, e.heads[2].operator} do "
+              "assert(n.masked <= n.bound and n.bound == n.ratio_bound * n.unmasked) end "
+              "return e.frobenius.ratio_bound, e.frobenius.bound == e.frobenius.unmasked") == "1.0 true");
     CHECK(lua("z = masked_norms(zeros(4, 4, 'f64')) return z.frobenius.ratio, z.operator.ratio") == "0.0 0.0");
     CHECK(lua("x = zeros(5, 2, 'f64') one = ones(5, 1, 'f64') z = lowrank_error(x, x, one, one) return "
               "z.frobenius.relative, z.frobenius.ratio, z.operator.relative_masked") == "0.0 0.0 0.0");
@@ -55,7 +59,7 @@ TEST_CASE("lowrank_error tells both errors and their bounds", "[lua][lowrank]") 
     // With one block hyper is exact, once its blocks are known.
     CHECK(lua("local B, C, x = lowrank('hyper', q, k) return lowrank_error(q, k, B, C, {extras = "
               "x}).frobenius.unmasked, lowrank_error(q, k, B, C).frobenius.unmasked > 1") == "0.0 true");
-    CHECK(lua("local m = masked_norms(masked_worst_case(64)) return m.operator.ratio <= m.operator.bound, "
+    CHECK(lua("local m = masked_norms(masked_worst_case(64)) return m.operator.ratio <= m.operator.ratio_bound, "
               "m.operator.ratio > 1.6, math.abs(m.frobenius.unmasked - 8) < 1e-9") == "true true true");
 }
 

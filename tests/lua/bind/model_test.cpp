@@ -101,6 +101,44 @@ TEST_CASE("a text beyond what the model was trained on is noted", "[lua][model]"
     CHECK(lua("return #notes") == "2");
 }
 
+TEST_CASE("a text that is measured and is the path of a file is noted", "[lua][model]") {
+    Models lua;
+    lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end path = dir .. 'a.txt' "
+        "local f = io.open(path, 'w') f:write('some text') f:close()");
+    CHECK(lua("m:bits_per_byte(path) return #notes") == "1");
+    CHECK(lua("m:predict(path) return notes[2] == '\"' .. path .. '\" is measured as a text of ' .. #path .. "
+              "' characters; that of the file of this name is io.open(\"' .. path .. '\"):read(\"a\")'") == "true");
+    // Neither a path of nothing nor a text is one.
+    CHECK(lua("m:predict(dir .. 'b.txt') m:predict('A text. And another.') m:predict{1, 2, 3} m:predict(dir) "
+              "m:predict(io.open(path):read('a')) return #notes") == "2");
+}
+
+TEST_CASE("a function in the place of attention that looks ahead is noted", "[lua][model]") {
+    Models lua;
+    lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
+    CHECK(
+        lua("m:attention{layers = 2, with = function(q, k, v, scale) return softmax_attention(q, k, v, {scale = scale, "
+            "causal = false}) end} return #notes, notes[1]") ==
+        "1 with: the function's output at a token depends on later tokens: m:bits_per_byte, m:predict and m:logits see "
+        "what is to be predicted");
+    CHECK(lua("m:attention{with = function(q, k, v) return v(':', ':', {range(8, 1, {step = -1})}, ':') end} "
+              "return #notes") == "2");
+    // What is causal is not noted, random features among it, nor what fails on a few tokens.
+    for (const std::string body :
+         {"return softmax_attention(q, k, v, {scale = scale})", "return causal_linear_attention(relu(q), relu(k), v)",
+          "local w = randn(size(q, 4), 8) return causal_linear_attention(exp(q * w), exp(k * w), v)",
+          "assert(size(q, 3) > 60) return v", "error('mine')", "return 3"}) {
+        CAPTURE(body);
+        CHECK(lua("m:attention{layers = 2, with = function(q, k, v, scale) " + body + " end} return #notes") == "2");
+    }
+    // It is tried on a copy: neither variables, plain tables and globals nor the random numbers that follow notice.
+    CHECK(lua("m:reset() local n, list = 0, {} count, all = 0, {} seed(5) local first = randn(1)(1) seed(5) "
+              "m:attention{layers = 2, with = function(q, k, v, scale) n, count = n + 1, count + 1 "
+              "list[#list + 1], all[#all + 1] = q, k print('never') randn(3) return v end} "
+              "return n, #list, count, #all, first == randn(1)(1)") == "0 0 0 0 true");
+    CHECK(lua("m:logits('ab') return count, #all") == "1 1");
+}
+
 TEST_CASE("a text goes on, the same for the same seed", "[lua][model]") {
     Models lua;
     lua("prompt = 'In the beginning'");

@@ -584,6 +584,45 @@ TEST_CASE("what a newcomer types first is told as a line", "[lua][help]") {
     const auto page = [&](const std::string& name) { return lua("return (causeway._page_of('" + name + "'))"); };
     CHECK(page("..") == "  ..\n\n  \"a\" .. \"b\" joins texts; numbers become texts by it");
     CHECK(page("...") == "nil");
+    CHECK(page("gradient").find("What others call gradient is grad here: ?grad") != std::string::npos);
+    CHECK(page("isempty").find("next(t) == nil whether a table is") != std::string::npos);
+    // Modules of PyTorch, with and without what stands before them.
+    const std::pair<std::string, std::string> modules[] = {
+        {"nn.Linear", "x * W:t() + b"},
+        {"torch.nn.Linear", "x * W:t() + b"},
+        {"F.linear", "x * W:t() + b"},
+        {"nn.Module", "A layer is a function of its parameters"},
+        {"nn.Sequential", "A layer is a function of its parameters"},
+        {"nn.Parameter", "g, value = grad(loss, {W = W})"},
+        {"nn.Dropout", "drops a tenth of x"},
+        {"nn.LayerNorm", "rms_norm"},
+        {"nn.BatchNorm1d", "rms_norm"},
+        {"nn.RMSNorm", "is called rms_norm here"},
+        {"nn.Conv1d", "is called short_convolution here"},
+        {"nn.Conv2d", "short_convolution"},
+        {"nn.ReLU", "relu(A)"},
+        {"nn.GELU", "times(x, sigmoid(x * 1.702))"},
+        {"nn.Embedding", "W({ids})"},
+        {"nn.MultiheadAttention", "is called softmax_attention here"},
+        {"nn.TransformerEncoderLayer", "rms_norm"},
+        {"nn.LSTM", "scan takes any step"},
+        {"nn.CrossEntropyLoss", "-mean(log(sum(times(softmax(x), y), 2)))"},
+        {"nn.KLDivLoss", "sum(times(p, log(p / q)))"},
+        {"torch.optim.SGD", "sgd{params"},
+        {"torch.utils.data.DataLoader", "p = randperm(n)"},
+        {"DataLoader", "p = randperm(n)"},
+        {"torch.nn.Module", "A layer is a function of its parameters"},
+        {"torch.nn.functional.linear", "x * W:t() + b"},
+    };
+    CHECK(lua("return causeway._meant_here('torch.nn.functional.linear')").find("x * W:t() + b") != std::string::npos);
+    CHECK(lua("return causeway._meant_here('nn.Module')") == "it is not here; ?nn.Module says what is nearest");
+    // Names that anybody gives to variables lead nowhere.
+    CHECK(lua("return causeway._meant_here('module'), causeway._meant_here('dataset'), "
+              "(causeway._meant_here('parameter'))") == "nil nil nil");
+    for (const auto& [name, told] : modules) {
+        CAPTURE(name);
+        CHECK(causeway::testing::squeezed(page(name)).find(told) != std::string::npos);
+    }
     CHECK(page("PyTorch").find("is called tensor here") != std::string::npos);
     CHECK(page("normalise").find("is called l2norm here") != std::string::npos);
     CHECK(page("comment").find("-- begins a comment") != std::string::npos);

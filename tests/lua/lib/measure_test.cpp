@@ -115,6 +115,19 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][ta
           "user:1: columns: item 1: digits: 1.5, expected a whole number from 1 to 17");
     CHECK(lua("text_table({{a = 1}}, {columns = {{key = 'a', unit = {}}}})") ==
           "user:1: columns: item 1: unit: expected a text, got a table");
+    CHECK(lua("text_table({{N = 1, time = 2}}, {'speed'})") ==
+          "user:1: columns: no row has \"speed\", expected one of N, time");
+    CHECK(
+        lua("notes = {} local note = causeway._note causeway._note = function(text) notes[#notes + 1] = text end "
+            "text_table({{N = 1, time = 2}}, {'N', 'tme'}) text_table({{N = 1, time = 2}}, {columns = {'N', {key = "
+            "'itme'}}}) causeway._note = note return #notes, notes[1], notes[2]") ==
+        "2 columns: no row has \"tme\" (did you mean \"time\"?) columns: no row has \"itme\" (did you mean \"time\"?)");
+    CHECK(lua("notes = {} local note = causeway._note causeway._note = function(text) notes[#notes + 1] = text end "
+              "text_table({{N = 1, mean = 2, maximum = 3, r = 4}}, {'N', 'median', 'minimum', 'd', 'mean'}) "
+              "causeway._note = note return #notes") == "0");
+    // One that rows may have stays empty where none of them does, and so do all of no rows.
+    CHECK(lua("return text_table({{N = 1}}, {'N', 'message'}):csv(), text_table({}, {'N'}):csv()") ==
+          "N,message\n1,\n N\n");
     CHECK(lua("text_table({1})") == "user:1: rows: item 1 is a number, expected a table");
     CHECK(lua("local rows = {} for i = 1, 100 do rows[i] = {i = i} end local text = tostring(text_table(rows, {most = "
               "4})) return #rows, select(2, text:gsub('\\n', ''))") == "100 6");
@@ -373,6 +386,15 @@ TEST_CASE("benchmark_method and causal_oracle take the other layout, and say whe
     CHECK(lua("local r = run{inputs = {q(1), k(1), v(1)}, layout = 'bnhd'} return r[1].status, r[1].N") == "ok 12");
     CHECK(lua("return causal_oracle(q, k, v, {layout = 'bnhd', decay = 0.9}) == H(causal_oracle(H(q), H(k), H(v), "
               "{decay = 0.9}))") == "true");
+    CHECK(lua("causal_oracle(q, k, v, {method = 'fleet'})") ==
+          "user:1: causal_oracle: method: given, expected none: the oracle is the definition, by which methods are "
+          "judged");
+    CHECK(
+        lua("return causal_oracle{q = q, k = k, v = v, layout = 'bnhd', decay = 0.9} == causal_oracle(q, k, v, {layout "
+            "= 'bnhd', decay = 0.9})") == "true");
+    CHECK(lua("causal_oracle{B = q, C = k, V = v, method = 'fleet'}")
+              .starts_with("user:1: causal_oracle: method: given"));
+    CHECK(lua("causal_oracle{q = q, k = k}") == "user:1: causal_oracle: V: expected a Tensor, got nothing");
     const std::string at = "user:1: benchmark_method: layout: ";
     CHECK(lua("run{layout = 'bnhd'}") ==
           at + "given without inputs, expected beside tensors of yours: inputs = {q, k, v}");
@@ -536,6 +558,10 @@ TEST_CASE("benchmark_update takes tensors of the user's, of either layout", "[lu
     const std::string at = "user:1: benchmark_update: ";
     CHECK(lua("benchmark_update('delta', {inputs = {q, k, v}})") ==
           at + "inputs: \"delta\" takes beta too: inputs = {q, k, v, beta = beta}");
+    CHECK(lua("benchmark_update{inputs = {q, k, v}, beta = beta}") ==
+          at + "beta: given beside inputs, expected among them: inputs = {q, k, v, beta = beta}");
+    CHECK(lua("benchmark_update('gated', {inputs = {q, k, v}, log_decay = g})") ==
+          at + "log_decay: given beside inputs, expected among them: inputs = {q, k, v, log_decay = log_decay}");
     CHECK(lua("benchmark_update{inputs = {q, k}}") ==
           at + "inputs: v is nothing, expected a tensor on the CPU, [batch, heads, N, width]");
     CHECK(lua("benchmark_update{inputs = {q, k, v(':', ':', {1, 5}, ':')}}") ==
@@ -568,6 +594,9 @@ TEST_CASE("a table of results writes itself to a file", "[lua][table]") {
     CHECK(lua.file("a.csv") == "N,name\n1,\"a,b\"\n");
     CHECK(lua.file("a.html").find("<table>") != std::string::npos);
     CHECK(lua.file("a.txt") == lua("return t:text()") + "\n");
+    // A name that would part the cells of the first line is one again.
+    CHECK(lua("text_table({{['a;b'] = 'c;d'}}):save(dir .. 'one.csv') return load(dir .. 'one.csv')[1]['a;b']") ==
+          "c;d");
     CHECK(lua("t:save('a.pdf')") ==
           "user:1: save: a.pdf, expected a file name that ends in .csv, .html, .md, .tex or .txt");
     CHECK(lua("t:save()") == "user:1: save: nil, expected a file name that ends in .csv, .html, .md, .tex or .txt");

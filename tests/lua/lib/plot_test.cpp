@@ -98,6 +98,13 @@ TEST_CASE("points that cannot be drawn are left out", "[lua][plot]") {
     CHECK(lua("plot({-1, 0}, {yscale = 'log'})") ==
           "user:1: plot: there is no point to draw, expected at least one finite (on a log axis positive) number");
     CHECK(lua("return plot({1, 2}, {error = {0/0, 5}, yscale = 'log'}):svg() ~= nil") == "true");
+    // Of those that a log axis has no place for a note tells how many.
+    lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
+    CHECK(lua("plot({0, 1, -2, 10, 0/0}, {yscale = 'log'}) return #notes, notes[1]") ==
+          "1 plot: 2 of 4 points are left out: zero or negative, on a log axis");
+    CHECK(lua("plot{{x = {0, 1}, y = {1, 1}}, {x = {1, 2}, y = {3, 4}}, xscale = 'log'} return #notes, notes[2]") ==
+          "2 plot: 1 of 4 points is left out: zero or negative, on a log axis");
+    CHECK(lua("plot({0, 1, -2, 0/0}) plot({1, 2, 0/0}, {yscale = 'log'}) return #notes") == "2");
     CHECK(lua("return #plot(randn(100000)):svg() < 2000000") == "true");
     CHECK(lua("return plot({1e-300, 1e300}, {yscale = 'log'}):svg() ~= nil") == "true");
 }

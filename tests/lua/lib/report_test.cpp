@@ -170,6 +170,15 @@ TEST_CASE("what a page cannot have is told, and nothing is dropped", "[lua][repo
     CHECK(lua("report{[0] = 'lost', 'a'}") == "user:1: report: part 0: parts are counted from 1");
     CHECK(lua("report{title = 'T', unknown}") == "user:1: report: part 1" + nothing);
     CHECK(lua("report{title = 'T', 'a', unknown, 'b'}") == "user:1: report: part 2" + nothing);
+    const std::string expected = ": expected a text, {heading = ...}, {code = ...}, a table or a picture, got ";
+    CHECK(lua("report{'a', {1, 2, 3}}") ==
+          "user:1: report: part 2" + expected + "a list; text_table{name = list} is a table of it");
+    CHECK(lua("report{'a', {{N = 1}, {N = 2}}}") ==
+          "user:1: report: part 2: a list of tables, of which text_table(rows) makes a table to show");
+    CHECK(lua("save(dir .. 'x.csv', {{N = 1}}) report{load(dir .. 'x.csv')}")
+              .starts_with("user:1: report: part 1: a list of tables, of which"));
+    CHECK(lua("report{{N = 1}}") == "user:1: report: part 1" + expected + "a table of values");
+    CHECK(lua("report{3}") == "user:1: report: part 1" + expected + "a number");
     for (const std::string given : {"nil", "'text'", "text_table({{a = 1}})"}) {
         CAPTURE(given);
         CHECK(

@@ -128,6 +128,19 @@ TEST_CASE("a path of load that is nearly right has a hint at what is there", "[l
     CHECK(!contains(session("p = '" + folder / "prom" + "' load(p .. 'ts.csv')"), "hint"));
 }
 
+TEST_CASE("the file that was written to is not shown", "[lua][evaluate]") {
+    const auto shown = [](const std::string& entry) { return causeway::testing::run_program({"-e", entry}).out; };
+    CHECK(shown("io.write('x')") == "x");
+    CHECK(shown("io.write 'x'") == "x");
+    CHECK(shown("io.write('x', (\"y\"):rep(2)); -- twice") == "xyy");
+    CHECK(shown("io.stdout:write('x'):write('y')") == "xy");
+    // Asked for otherwise, it is.
+    CHECK(contains(shown("io.stdout"), "file ("));
+    CHECK(contains(shown("f = io.stdout; f"), "file ("));
+    CHECK(contains(shown("io.output()"), "file ("));
+    CHECK(shown("x = {write = function() return 3 end}; x.write(1)") == "3\n");
+}
+
 TEST_CASE("a result that its function shows is shown once, and again when asked for", "[lua][evaluate]") {
     Session session;
     const std::string measured = "1 sample,";
@@ -413,6 +426,10 @@ TEST_CASE("names that hide others are noted once", "[lua][evaluate]") {
           "note: this is yours now; the library's is causeway.pi\n");
     CHECK(notes("string = 'a'") == "note: this is yours now; the shell's own string is back in a new shell\n");
     CHECK(notes("do local zeros = 3 end") == "");
+    // One that the library has is there again; one of the shell's is gone.
+    CHECK(notes("load = nil; norm = nil") == "");
+    CHECK(notes("tostring = nil") == "note: this is nil now; the shell's own tostring is back in a new shell\n");
+    CHECK(notes("tostring = nil; x = nil") == "");
 }
 
 TEST_CASE("exit and quit leave, whatever stands behind them, and pi is a number", "[lua][evaluate]") {
@@ -439,8 +456,11 @@ TEST_CASE("exit and quit leave, whatever stands behind them, and pi is a number"
 
 TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lua][evaluate][hints]") {
     Session session;
-    session("A = ones(2, 2); B = A; x = 2; y = 3; f = function(a) return a end");
+    session("A = ones(2, 2); B = A; x = 2; y = 3; f = function(a) return a end; s = 'abc'; l = {1, 2}");
     const std::pair<std::string, std::string> habits[] = {
+        {"l[1:2]", "{table.unpack(l, 1, 2)}"},
+        {"l[1, 2]", "l[1][2]"},
+        {"s[1:2]", "s:sub(1, 3)"},
         {"A[1,2]", "A(1, 2) or A({1, 3}, \":\")"},
         {"A[:, 1]", "A(1, 2) or A({1, 3}, \":\")"},
         {"A[1:2]", "A(1, 2) or A({1, 3}, \":\")"},
@@ -617,6 +637,25 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"if x then 'a' else 3 end", "print('a') shows it"},
         {"help zeros", "the page of a function is ?name, as ?zeros"},
         {"while x do f(x) + 1 end", "print(f(x) + 1) shows it"},
+        {"print A", "print(x)"},
+        {"for i = 1, 3 do print i end", "print(x)"},
+        {"if not x then print not x end", "print(x)"},
+        {"print(A, sep=\"\")", "io.write("},
+        {"print(A, end=\"\")", "io.write("},
+        {"sum(x for x in l)", "map(function(x) return x^2 end"},
+        {"y = f(x^2 for i, x in l)", "map(function(x) return x^2 end"},
+        {"1 in l", "d[x] ~= nil"},
+        {"y = 'a' in l", "d[x] ~= nil"},
+        {"if x in l then print(x) end", "d[x] ~= nil"},
+        {"f(*l)", "f(table.unpack(l))"},
+        {"f(x, *l)", "f(table.unpack(l))"},
+        {"f(l...)", "f(table.unpack(l))"},
+        {"f(x, **l)", "f(q, {causal = true})"},
+        {"full((3, 3), 1)", "is fill(x, 2, 3) here"},
+        {"randn((2,3))", "zeros(2, 3)"},
+        {"load q.npy", "load(\"q.npy\")"},
+        {"load runs/2024-a.csv", "load(\"runs/2024-a.csv\")"},
+        {"load ../q.npy", "load(\"../q.npy\")"},
     };
     for (const auto& [entry, help] : habits) {
         CAPTURE(entry);
@@ -658,6 +697,17 @@ TEST_CASE("what is wrong in another way gets no hint", "[lua][evaluate][hints]")
                                     "x = = 1; A",
                                     "for i = 1, 3 do x = i; x y end",
                                     "x = {1, 2",
+                                    "print = = 3",
+                                    "x print y",
+                                    "f(a b for x in l)",
+                                    "function g(a...) end",
+                                    "x = 3 * * 4",
+                                    "load x y",
+                                    "load = = 3",
+                                    "in = 3",
+                                    "y = f(x\nfor i, v in ipairs(l) do print(v) end",
+                                    "y = {x, 2\nfor i, v in ipairs(l) do print(v) end",
+                                    "y = f(function(...) return g(3 ...) end)",
                                     "f(x)) = 3"}) {
         CAPTURE(entry);
         CHECK(session(entry).find("hint") == std::string::npos);
@@ -838,6 +888,9 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"round(2.567, {digits = 2})", "string.format"},
         {"randn(2, 2):norm(2)", "opnorm(A)"},
         {"fit_power(A, A)", "it is called \"growth_exponent\" here"},
+        {"isempty(l)", "#l == 0 says whether a list is empty"},
+        {"gradient(f, 2)", "it is called \"grad\" here"},
+        {"nn.Linear(3, 4)", "x * W:t() + b"},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
     };
     for (const auto& [entry, help] : habits) {

@@ -254,6 +254,42 @@ TEST_CASE("the shell reads a pipe without prompts", "[lua][program]") {
     CHECK(run_program({}, "").status == 0);
 }
 
+TEST_CASE("a script that is piped in has the hints of the prompt", "[lua][program][hints]") {
+    const auto said = [](const std::string& script) {
+        const Output output = run_program({"-"}, script);
+        CHECK(output.status == 1);
+        return output.err;
+    };
+    CHECK(contains(said("1+1\n"), "stdin:1: unexpected symbol near '1'\nhint: only the prompt shows values"));
+    CHECK(contains(said("#!/bin/causeway\nx = A[1,2]\n"), "stdin:2: ']' expected near ','\nhint: a tensor is read"));
+    CHECK(contains(said("y = np.zeros(3)"), "hint: np.zeros is zeros here"));
+    CHECK_FALSE(contains(said("x y"), "hint"));
+    CHECK(run_program({"-"}, "\xEF\xBB\xBFprint(3)").out == "3\n");
+    CHECK(run_program({"-"}, "# nothing else").status == 0);
+}
+
+TEST_CASE("a file of data that is given as a script is said to be one", "[lua][program]") {
+    const TemporaryFolder folder;
+    const auto said = [&](const std::string& name) {
+        const Output output = run_in(folder, {name});
+        CHECK(output.status == 1);
+        return output.err;
+    };
+    run_in(folder, {"-e", "save('q.npy', ones(2)); save('x.csv', {{N = 1}})"});
+    CHECK(said("q.npy") ==
+          "error: q.npy is a file of data, no script of Lua: load(\"q.npy\") reads it, in the shell or in a script\n");
+    CHECK(said("./x.csv") ==
+          "error: ./x.csv is a file of data, no script of Lua: load(\"./x.csv\") reads it, in the shell or in a "
+          "script\n");
+    write_bytes(folder / "m.gguf", "GGUF");
+    CHECK(contains(said("m.gguf"), "model(\"m.gguf\") reads it"));
+    write_bytes(folder / "text.txt", "a text");
+    CHECK_FALSE(contains(said("text.txt"), "file of data"));
+    // What is a script is one by any name.
+    write_bytes(folder / "script.csv", "print(3)");
+    CHECK(run_in(folder, {"script.csv"}).out == "3\n");
+}
+
 TEST_CASE("require of what is not there says where it looks", "[lua][program]") {
     CHECK(
         contains(complaint("require('torch')"), "hint: the library is here already; require(\"name\") reads name.lua"));

@@ -138,7 +138,8 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
           "error: deep\nstack traceback:\n\tinput[5]:1: in function 'f'\n\t  f = function() error('deep') end\n");
     CHECK(shell.answer("x") == "1\n");
     CHECK(shell.answer("function g() return g() + 1 end g()").find("stack overflow") != std::string::npos);
-    CHECK(shell.answer("tostring, print, error = nil") == "");
+    CHECK(shell.answer("tostring, print, error = nil").find("the shell's own tostring is back in a new shell\n") !=
+          std::string::npos);
     CHECK(shell.answer("{x}") == "{1}\n");
     shell.leave();
 }
@@ -166,6 +167,8 @@ TEST_CASE("a library's name that is overwritten is noted once at the prompt", "[
     CHECK(terminal.answer("size = 3") == "note: this is yours now; the library's is causeway.size\n");
     CHECK(terminal.answer("size = 4; norm = 5") == "");
     CHECK(terminal.answer("size") == "4\n");
+    CHECK(terminal.answer("print = nil") == "note: this is nil now; the shell's own print is back in a new shell\n");
+    CHECK(terminal.answer("print = nil; sum = nil") == "");
     terminal.enter("exit");
     CHECK(terminal.wait_for_end() == 0);
 }
@@ -444,6 +447,65 @@ TEST_CASE("without a line editor lines are read plainly", "[lua][shell]") {
     Terminal coloured(home.path(), {}, {}, program_without_editor());
     coloured.wait_for_prompt();
     CHECK(contains(coloured.raw(), "\n\033[1;32mcauseway>\033[0m "));
+}
+
+namespace {
+
+// The last line that a terminal shows after these bytes, as far as line editors move about in it.
+std::string last_line(const std::string& bytes) {
+    std::vector<std::string> rows(1);
+    std::size_t y = 0, x = 0;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        if (rows.size() <= y) rows.resize(y + 1);
+        std::string& row = rows[y];
+        if (bytes[i] == '\r') x = 0;
+        else if (bytes[i] == '\n') ++y;
+        else if (bytes[i] == '\b') x -= x > 0;
+        else if (bytes.compare(i, 2, "\033[") == 0) {
+            const std::size_t end = bytes.find_first_not_of("0123456789;?", i + 2);
+            if (end == std::string::npos) break;
+            const int given = std::atoi(bytes.c_str() + i + 2);
+            const std::size_t n = given > 0 ? static_cast<std::size_t>(given) : 1;
+            if (bytes[end] == 'A') y -= std::min(n, y);
+            if (bytes[end] == 'C') x += n;
+            if (bytes[end] == 'D') x -= std::min(n, x);
+            if (bytes[end] == 'K' && x < row.size()) row.resize(x);
+            if (bytes[end] == 'P' && x < row.size()) row.erase(x, n);
+            if (bytes[end] == '@') row.insert(std::min(x, row.size()), n, ' ');
+            i = end;
+        } else if (bytes[i] >= ' ') {
+            if (row.size() <= x) row.resize(x + 1, ' ');
+            row[x++] = bytes[i];
+        }
+    }
+    while (rows.size() > 1 && rows.back().empty()) rows.pop_back();
+    return rows.back();
+}
+
+}  // namespace
+
+TEST_CASE("a search of the history that is given up leaves nothing behind the line", "[lua][shell][history]") {
+    TemporaryFolder home;
+    Terminal terminal(home.path());
+    terminal.wait_for_prompt();
+    terminal.enter("for i = 1, 3 do");
+    terminal.wait_for("\n        > ");
+    terminal.enter("print(i) end");
+    terminal.wait_for_prompt();
+    terminal.type("abc");
+    terminal.wait_for("abc");
+    terminal.type("\022");  // Ctrl-R
+    terminal.wait_for("search");
+    terminal.type("print");
+    terminal.wait_for("for i");
+    terminal.type("\007");  // Ctrl-G
+    terminal.wait_for("causeway> abc");
+    terminal.shows("a text that never comes", std::chrono::milliseconds(300));
+    CHECK(last_line(terminal.raw()) == "causeway> abc");
+    terminal.type(ctrl_c);
+    terminal.wait_for_prompt();
+    terminal.type(ctrl_d);
+    CHECK(terminal.wait_for_end() == 0);
 }
 
 TEST_CASE("history is kept across runs", "[lua][shell][history]") {
