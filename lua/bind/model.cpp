@@ -673,13 +673,15 @@ std::string name_at(lua_State* L, int index) {
          ", expected a method, a factorisation, an update or a function(q, k, v, scale)", meant_among(L, name, names));
 }
 
-// Says so where rows of a factorisation depend on later tokens, so that the model sees what it is to predict.
+// Says so, once a session for each, where rows of a factorisation depend on later tokens, so that the model sees what
+// it is to predict.
 void note_future(lua_State* L, const std::string& name) {
     for (const lowrank::Method& method : lowrank::methods()) {
         if (method.name != name || !method.future) continue;
-        note(L, name +
-                    ": its rows depend on later tokens, masked or not: m:bits_per_byte, m:predict and m:logits see "
-                    "what is to be predicted, m:attention_errors does not mind");
+        note_once(L, ("causeway.future_noted." + name).c_str(),
+                  name +
+                      ": its rows depend on later tokens, masked or not: m:bits_per_byte, m:predict and m:logits see "
+                      "what is to be predicted, m:attention_errors does not mind");
     }
 }
 

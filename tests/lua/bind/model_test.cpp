@@ -369,7 +369,8 @@ TEST_CASE("errors of a factorisation stay within the bound, layer by layer", "[l
     CHECK(lua("return tostring(e):find('nystrom') ~= nil, e:markdown():find('|') ~= nil") == "true true");
     lua("notes = {} causeway._note = function(text) notes[#notes + 1] = text end");
     CHECK(lua("m:attention{layers = {2}, with = 'favor+', options = {rank = 16}} local none = #notes "
-              "m:attention{layers = {2}, with = 'svd', options = {rank = 16}} m:reset() "
+              "m:attention{layers = {2}, with = 'svd', options = {rank = 16}} "
+              "m:attention{layers = {2}, with = 'svd', options = {rank = 8}} m:reset() "
               "return none, #notes, notes[1]:match('^[^:]*: its rows depend on later tokens')") ==
           "0 1 svd: its rows depend on later tokens");
     CHECK(lua("return #m:attention_errors(heldout:sub(1, 60), {with = 'nystrom', options = {rank = 16}})") == "6");
