@@ -95,14 +95,17 @@ double relative_distance(const Tensor& a, const Tensor& b) {
 }  // namespace
 
 std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const std::vector<Index>& layers,
-                                    const std::string& with, const SwapOptions& options, double tolerance) {
+                                    const std::string& with, const SwapOptions& options, double tolerance,
+                                    const RunOptions& run) {
     lowrank::method(with);  // throws where it is none
     const Replacement replaced = replacement(with, options);
     Model own = model;
     own.reset();
     const std::vector<LayerInfo> infos = own.layers();
     std::vector<LayerError> out;
-    for (const std::size_t place : places(layers, std::ssize(infos))) {
+    const auto chosen = places(layers, std::ssize(infos));
+    for (const std::size_t place : chosen) {
+        if (run.progress) run.progress(std::ssize(out), std::ssize(chosen));
         const Index layer = static_cast<Index>(place) + 1;
         const auto x = own.capture(ids, layer, {"q", "k", "v", "output"});
         const LayerInfo& info = infos[place];
@@ -127,9 +130,9 @@ std::vector<LayerError> swap_errors(const Model& model, const Ids& ids, const st
 }
 
 SwapReport swap_report(const Model& model, const Ids& ids, const std::vector<Index>& layers, const std::string& with,
-                       const SwapOptions& options, double tolerance) {
+                       const SwapOptions& options, double tolerance, const RunOptions& run) {
     SwapReport out;
-    out.layers = swap_errors(model, ids, layers, with, options, tolerance);
+    out.layers = swap_errors(model, ids, layers, with, options, tolerance, run);
     Model own = model;
     own.reset();
     out.before = predict(own, ids);

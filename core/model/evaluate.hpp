@@ -44,10 +44,11 @@ struct LayerError {
     double output = 0;    // |õ − o|_F / |o|_F of the replaced attention, as the layer computes it
 };
 // For a factorisation in place of layers of softmax attention (none named: all), each with the inputs it has in the
-// model without replacements; lowrank_error's `tolerance` is that of operator norms. O(N²) a head. Throws Error for a
-// layer without scores and a name that is no factorisation.
+// model without replacements; lowrank_error's `tolerance` is that of operator norms. O(N²) a head. Progress is told in
+// layers. Throws Error for a layer without scores and a name that is no factorisation.
 std::vector<LayerError> swap_errors(const Model&, const Ids& ids, const std::vector<Index>& layers,
-                                    const std::string& with, const SwapOptions& = {}, double tolerance = 1e-3);
+                                    const std::string& with, const SwapOptions& = {}, double tolerance = 1e-3,
+                                    const RunOptions& = {});
 
 // What replacing the attention of some layers by a factorisation costs the whole model on a text.
 struct SwapReport {
@@ -55,6 +56,6 @@ struct SwapReport {
     Prediction before, after;  // of the model without any replacement, and with these
 };
 SwapReport swap_report(const Model&, const Ids& ids, const std::vector<Index>& layers, const std::string& with,
-                       const SwapOptions& = {}, double tolerance = 1e-3);
+                       const SwapOptions& = {}, double tolerance = 1e-3, const RunOptions& = {});
 
 }  // namespace causeway::model

@@ -338,7 +338,7 @@ void open_gpu(lua_State* L) {
 std::size_t gpu_bytes() { return 0; }
 
 bool gpu_available(std::string* why) {
-    if (why) *why = "built without CUDA (./lab build gpu builds it in)";
+    if (why) *why = "built without CUDA (./lab build gpu adds it)";
     return false;
 }
 

@@ -164,10 +164,10 @@ int text(lua_State* L) {
 
 // ---- running ----
 
-// A line that says how far a run is, from half a second on; it goes away with the object or with the next result.
+// A line that says how far a run is, from so many seconds on; it goes away with the object or with the next result.
 class StatusLine {
 public:
-    StatusLine(lua_State* L, const char* what) : L_(L), what_(what) {}
+    StatusLine(lua_State* L, const char* what, double begins) : L_(L), what_(what), begins_(begins) {}
 
     model::RunOptions options() {
         model::RunOptions run;
@@ -180,11 +180,11 @@ public:
     }
 
 private:
-    static constexpr double begins = 0.5, between = 0.1;  // seconds
+    static constexpr double between = 0.1;  // seconds
 
     void show(Index done, Index all) {
         const double now = steady_seconds() - start_;
-        if (now < begins || now - last_ < between) return;
+        if (now < begins_ || (shown_ && now - last_ < between)) return;
         last_ = now, shown_ = true;
         call(what_, static_cast<double>(done) / static_cast<double>(std::max<Index>(all, 1)), now);
     }
@@ -201,14 +201,15 @@ private:
 
     lua_State* L_;
     const char* what_;
+    double begins_;
     double start_ = steady_seconds(), last_ = 0;
     bool shown_ = false;
 };
 
-// f(run options), with a status line while it runs.
+// f(run options), with a status line while it runs. What says little of how far it is has one from the beginning.
 template <class F>
-auto running(lua_State* L, const char* what, F&& f) {
-    StatusLine line(L, what);
+auto running(lua_State* L, const char* what, F&& f, double begins = 0.5) {
+    StatusLine line(L, what, begins);
     try {
         auto result = f(line.options());
         line.clear();
@@ -762,7 +763,10 @@ int attention_errors(lua_State* L) {
     options.push("options");
     const model::SwapOptions swap = swap_options(L, 5, with);
     const double tolerance = options.number("tolerance", 1e-3);
-    const model::SwapReport report = model::swap_report(handle.model, ids, layers, with, swap, tolerance);
+    const auto errors = [&](const model::RunOptions& run) {
+        return model::swap_report(handle.model, ids, layers, with, swap, tolerance, run);
+    };
+    const model::SwapReport report = running(L, "errors of the layers", errors, 0);
     lua_createtable(L, static_cast<int>(report.layers.size()), 2);
     for (std::size_t i = 0; i < report.layers.size(); ++i) {
         const model::LayerError& e = report.layers[i];

@@ -283,8 +283,8 @@ leads. With copy = true tables can be copied as CSV, Markdown and LaTeX, by a sc
 
 The page begins with its contents and ends with the command that made it and with links to `data`, a file or a list of
 files. An empty line in a text begins a paragraph. Below each heading, tables of more than 10 rows stand behind the
-pictures, and of more than 20 are folded, unless given as {open = TABLE}; a heading with nothing below it is left
-out.]],
+texts and pictures, and of more than 20 are folded, unless given as {open = TABLE}; a heading with nothing below it is
+left out.]],
   example = 'page = report{title = "A result", "Text.", text_table({{N = 1}})}\nprint(#page > 0)',
 }
 

@@ -192,8 +192,9 @@ manual.attention_errors = {
   call = "m:attention_errors(text, {layers =, with =, options =})",
   text = [[What a factorisation in the place of attention, with = "favor+" say, does to the scores exp(scale q kᵀ) of
 each of the layers (a list of numbers from 1, or "all", the default) on a text, with and without the mask, beside the
-bound of claim A2, and to the layer's output; and in before and after what m:predict says of the text. options are
-those of ?replace_attention.]],
+bound of claim A2, and to the layer's output; and in before and after what m:predict says of the text. Time and memory
+grow with the square of the text: some hundred tokens are seconds, thousands minutes. options are those of
+?replace_attention.]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 m:attention_errors("In the beginning was the Word.",

@@ -291,6 +291,15 @@ end
 
 causeway._as_table(Benchmark)
 
+-- A .csv file is for programs: it has the rows with all their numbers, not the table's cells.
+local save_table = Benchmark.save
+function Benchmark:save(path)
+  if type(path) ~= "string" or not path:find("%.csv$") then return save_table(self, path) end
+  causeway.save(path, self)
+  causeway._saved(self, path)
+  return self
+end
+
 --- Time over length, one curve a method.
 function Benchmark:plot(options)
   local given = {}

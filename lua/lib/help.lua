@@ -213,6 +213,10 @@ local function overview()
   return table.concat(parts, "\n")
 end
 
+-- What Lua's manual does not say of its functions here.
+local beside_lua = { print = "\n\nOf a table without a text of its own it shows where that lies in memory: display(t), or t "
+  .. "alone at the prompt, shows what it has." }
+
 -- Lua's own functions have their manual elsewhere.
 local function of_lua(name)
   if not name:find("^[%a_]") then return nil end
@@ -224,7 +228,7 @@ local function of_lua(name)
   local info = type(value) == "function" and debug.getinfo(value, "S")
   if info and info.what == "C" then
     return "  " .. bold(name) .. "\n\n" .. body("A function of Lua: https://www.lua.org/manual/5.4/manual.html#pdf-"
-      .. name, room(), "  ")
+      .. name .. (beside_lua[name] or ""), room(), "  ")
   end
   if type(value) == "table" and package.loaded[name] == value and name ~= "_G" then
     return "  " .. bold(name) .. "\n\n" .. body("A library of Lua with " .. table.concat(names(value), ", "), room(),
@@ -759,7 +763,9 @@ local function search_text(word)
   if type(word) ~= "string" or word == "" then error("apropos: expected a word to search for", 3) end
   local sections = causeway._sections()
   local list = found(word, sections)
-  return #list > 0 and listing(list, sections) or string.format('nothing in the help mentions "%s"', word)
+  if #list > 0 then return listing(list, sections) end
+  return string.format('nothing in the help mentions "%s"%s', word, known_text(page_meant(word))
+    and ", but ?" .. word .. " is a page" or "")
 end
 
 function causeway.apropos(word) causeway._present { text = search_text(word) } end

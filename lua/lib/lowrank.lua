@@ -120,8 +120,8 @@ function Report:table(options)
   if broken > 0 then notes[#notes + 1] = "DOES NOT HOLD in " .. broken .. " rows" end
   if masked then
     notes[#notes + 1] = "unmasked, masked: norms of the error without the causal mask and with it; relative, rel. "
-      .. "masked: these over the norm of what is approximated; margin: bound over masked; A10 F and op: from the "
-      .. "error's Frobenius and from its operator norm"
+      .. "masked: these over the norm of what is approximated; margin: bound over masked" .. (self.output
+      and "; A10 F and op: from the error's Frobenius and from its operator norm" or "")
   end
   return causeway.text_table(rows, { columns = columns, leading = (several and 2 or 1) + (masked and 1 or 0),
     title = "Errors of B Cᵀ beside exp(scale q kᵀ)", note = #notes > 0 and table.concat(notes, "; ") or nil })

@@ -38,6 +38,10 @@ causeway._as_table(Methods)
 function causeway.methods(...)
   if select("#", ...) > 0 then
     local given = (...)
+    if given == nil then
+      causeway._raise("methods: is a function, which shows them; for _, m in ipairs(method_list()) do ... end goes "
+        .. "through them")
+    end
     local told = type(given) == "string" and given or causeway._noun(given)
     causeway._raise("methods: " .. told .. ", expected nothing: it lists all of them, and ?NAME is the page of one")
   end

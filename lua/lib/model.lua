@@ -518,14 +518,26 @@ local function shortened_path(path, room)
   return "…" .. path:sub(utf8.offset(path, -(room - 1)) or -(room - 1))
 end
 
+-- {1, 2, 3, 5} -> "1 to 3, 5"
+local function in_runs(numbers)
+  local runs = {}
+  for _, n in ipairs(numbers) do
+    local run = runs[#runs]
+    if run and run[2] == n - 1 then run[2] = n else runs[#runs + 1] = { n, n } end
+  end
+  for i, run in ipairs(runs) do runs[i] = run[1] == run[2] and run[1] or run[1] .. " to " .. run[2] end
+  return table.concat(runs, ", ")
+end
+
 function metatable.__tostring(m)
   local about, layers = m:about(), m:layers()
-  local first, replaced, kinds, seen = layers[1], 0, {}, {}
+  local first, replaced, kinds, places = layers[1], 0, {}, {}
   for _, layer in ipairs(layers) do
     if layer.replaced then
       replaced = replaced + 1
       local kind = layer.replaced .. (layer.settings and ": " .. layer.settings or "")
-      if not seen[kind] then kinds[#kinds + 1], seen[kind] = kind, true end
+      if not places[kind] then kinds[#kinds + 1], places[kind] = kind, {} end
+      table.insert(places[kind], layer.layer)
     end
   end
   local heads = first.heads == first.key_heads and tostring(first.heads) or first.heads .. " on " .. first.key_heads
@@ -544,7 +556,8 @@ function metatable.__tostring(m)
   if replaced > 0 then
     lines[#lines + 1] = string.format("  attention replaced in %d of %d layers: m:layers()", replaced, about.layers)
     for _, kind in ipairs(kinds) do
-      for i, line in ipairs(causeway._lines(kind, 72)) do
+      local where = #kinds > 1 and "layers " .. in_runs(places[kind]) .. ", " or ""
+      for i, line in ipairs(causeway._lines(where .. kind, 72)) do
         lines[#lines + 1] = (i == 1 and "    " or "      ") .. line
       end
     end

@@ -2,7 +2,7 @@
 local causeway = ...
 
 local raise, noun = causeway._raise, causeway._noun
-local long_rows = 10         -- a table with more rows stands behind the pictures of its section
+local long_rows = 10         -- a table with more rows stands behind the texts and pictures of its section
 local folded_rows = 20       -- one with more than that is folded too
 
 local what_parts_are = "a text, {heading = ...}, {code = ...}, a table or a picture"
@@ -280,6 +280,7 @@ local function command_html()
   local words = {}
   for i, word in ipairs(causeway._command or {}) do words[i] = shell_word(word) end
   if #words == 0 then return nil end
+  if #words == 1 then return "<p>Made at the prompt.</p>" end
   return '<p>Made by:</p>\n<pre class="command">' .. escaped(table.concat(words, " ")) .. "</pre>"
 end
 

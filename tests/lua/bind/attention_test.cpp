@@ -103,6 +103,9 @@ TEST_CASE("what register_method and methods cannot use is told", "[lua][register
                   "source, time, memory, decay, normalize"));
     CHECK(lua("methods('fleet')") ==
           "user:1: methods: fleet, expected nothing: it lists all of them, and ?NAME is the page of one");
+    CHECK(lua("for m in methods do print(m) end") ==
+          "user:1: methods: is a function, which shows them; for _, m in ipairs(method_list()) do ... end goes through "
+          "them");
     const auto output = causeway::testing::run_program(
         {"-e", "register_method{name = 'mine', forward = function(B, C, V, o) error('too short') end} method_list()"});
     CHECK(output.status == 0);

@@ -158,6 +158,13 @@ TEST_CASE("check_bound says in one sentence what does not fit", "[lua][bounds]")
           "d], optional method (text), block (whole number)");
 }
 
+TEST_CASE("lowrank_error speaks of claim A10 where a row has it", "[lua][lowrank][bounds]") {
+    Shell lua;
+    lua("q = randn(Float64, 1, 1, 8, 4) B, C = lowrank('svd', q, q, {rank = 2})");
+    CHECK(lua("return tostring(lowrank_error(q, q, B, C)):find('A10'), "
+              "tostring(lowrank_error(q, q, B, C, {v = q})):find('A10 F and op') ~= nil") == "nil true");
+}
+
 TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank][bounds]") {
     Shell lua;
     lua("q, k, v = randn(40, 4), randn(40, 4), randn(40, 3) B, C = lowrank('nystrom', q, k, {rank = 5}) e = "

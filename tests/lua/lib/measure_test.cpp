@@ -240,6 +240,14 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
     }
 }
 
+TEST_CASE("a benchmark saved as .csv has its numbers, not the cells of its table", "[lua][benchmark]") {
+    Shell lua;
+    lua("benchmark_method('fleet', {lengths = {8, 16}, heads = 1, rank = 2, repeats = 2, show = false})"
+        ":save(dir .. 'b.csv') rows = load(dir .. 'b.csv')");
+    CHECK(lua("return #rows, rows[2].method, rows[2].N, math.type(rows[2].mean), rows[2].mean < 1") ==
+          "2 fleet 16 float true");
+}
+
 TEST_CASE("the prompt shows a table that is made to be copied as it is", "[lua][table]") {
     const auto shown = [](const std::string& entry) {
         return causeway::testing::run_program({"-e", "s = text_table{{a = 1, b = 2}}; " + entry}).out;

@@ -522,6 +522,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"rows = {{N = 1}}; rows:plot('N')", "plot(rows,"},
         {"rows = {{N = 1}}; rows:where{N = 1}", "ipairs(rows)"},
         {"%timeit f(x)", "@btime f(x)"},
+        {"for _, m in ipairs(l) do io.write(m) @btime f(x) end", "btime(function() return f(x) end)"},
         {"zeros((2, 3))", "zeros(2, 3)"},
         {"B = reshape(A, (4, 1))", "zeros(2, 3)"},
         {"x = (1, 2)", "a list is {1, 2, 3}"},

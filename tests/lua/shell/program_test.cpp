@@ -108,6 +108,8 @@ TEST_CASE("prefixes of the prompt work in -e", "[lua][program]") {
     CHECK(shown(";echo from the shell") == "from the shell\n");
     CHECK(contains(shown("?display"), "display(value, ...)"));
     CHECK(contains(shown("??contains the word"), "apropos"));
+    CHECK(contains(shown("??kv cache"), "but ?kv cache is a page"));
+    CHECK(contains(shown("?print"), "display(t)"));
     CHECK(complaint(";exit 3") == "error: the command ended with exit status 3\n");
     CHECK(complaint(";cd /no/such/folder") == "error: cd: /no/such/folder: No such file or directory\n");
     CHECK(complaint("@tme 1") == "error: @tme: expected @time, @btime or @show (did you mean \"@time\"?)\n");
