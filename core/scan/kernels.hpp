@@ -8,6 +8,7 @@
 #include "core/kit/exp.hpp"
 #include "core/kit/simd.hpp"
 #include "core/tensor/functions.hpp"
+#include "core/tensor/reduce.hpp"
 
 namespace causeway::scan {
 

@@ -55,10 +55,11 @@ SOURCES = (".md", ".ipynb")
 
 
 def tracked(root):
-    """The files of the repository: what git has, or, without git, all."""
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
-    if listed.returncode == 0:
-        return listed.stdout.split("\n")
+    """The files of the repository: what git has, or, where there is no git or the folder is none of its own, all."""
+    if shutil.which("git"):
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
+        if listed.returncode == 0:
+            return listed.stdout.split("\n")
     names = [p.relative_to(root).as_posix() for suffix in SOURCES for p in Path(root).rglob("*" + suffix)]
     return [name for name in names if not name.startswith("build")]
 

@@ -1,12 +1,14 @@
 """Holds the parts of the manual's generator: formulas, links, comments of headers, help. Its folder is the argument."""
 
 import json
+import os
 import sys
 import tempfile
 import xml.dom.minidom
 from pathlib import Path
 
 sys.path.insert(0, sys.argv[1])
+import build  # noqa: E402
 import formula  # noqa: E402
 import headers  # noqa: E402
 import help_pages  # noqa: E402
@@ -90,6 +92,15 @@ assert "/**<  the element */" in headers.documented_c("int a; /* the element */"
 shown = help_pages.laid_out("One\ntwo.\n\n  name  what it is\n  other  more\n     of it\n\nThree.")
 assert shown == ('<p>One two.</p>\n<dl class="rows"><dt>name</dt><dd>what it is</dd><dt>other</dt><dd>more of it</dd></dl>\n'
                  "<p>Three.</p>"), shown
+
+# Where git is not installed the pages are those that lie there, but for what was built.
+with tempfile.TemporaryDirectory() as folder:
+    for name in ("build/b.md", "docs/a.md"):
+        (Path(folder) / name).parent.mkdir()
+        (Path(folder) / name).write_text("# A page\n")
+    path, os.environ["PATH"] = os.environ["PATH"], folder
+    assert build.tracked(folder) == ["docs/a.md"], build.tracked(folder)
+    os.environ["PATH"] = path
 
 # Links that lead nowhere are found, to pages and to anchors.
 with tempfile.TemporaryDirectory() as folder:
