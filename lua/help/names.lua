@@ -192,7 +192,8 @@ called("softmax_attention", "attention flash_attention flashattention flash_atte
   .. "flash_attention_3 fa2 "
   .. "fa3 scaled_dot_product_attention sdpa dot_product_attention self_attention multi_head_attention "
   .. "multiheadattention multihead_attention mha gqa mqa grouped_query_attention memory_efficient_attention xformers "
-  .. "softmaxattention", "softmax_attention is causal unless {causal = false}; other libraries' is not unless it is asked for.")
+  .. "softmaxattention", "softmax_attention is causal unless {causal = false}; other libraries' is not unless it is "
+  .. "asked for.")
 near("softmax_attention", "mla multi_head_latent_attention latent_attention",
   "Latent attention is this one with k and v made of the latent before; or, with their matrices taken into q and the "
   .. "output, one head of keys for all queries: k is the latent beside the rotated part, v the latent.")

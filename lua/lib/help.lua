@@ -214,8 +214,8 @@ local function overview()
 end
 
 -- What Lua's manual does not say of its functions here.
-local beside_lua = { print = "\n\nOf a table without a text of its own it shows where that lies in memory: display(t), or t "
-  .. "alone at the prompt, shows what it has." }
+local beside_lua = { print = "\n\nOf a table without a text of its own it shows where that lies in memory: "
+  .. "display(t), or t alone at the prompt, shows what it has." }
 
 -- Lua's own functions have their manual elsewhere.
 local function of_lua(name)
