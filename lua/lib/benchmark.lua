@@ -295,7 +295,7 @@ causeway._as_table(Benchmark)
 local save_table = Benchmark.save
 function Benchmark:save(path)
   if type(path) ~= "string" or not path:find("%.csv$") then return save_table(self, path) end
-  causeway.save(path, self)
+  causeway.save(path, table.move(self, 1, #self, 1, {}))
   causeway._saved(self, path)
   return self
 end

@@ -538,7 +538,7 @@ const char* of_at(const Place& at, std::size_t i) {
         return "A * B is the product of matrices";
     if (at.word(i) == "@" && macro && !at.starts_line(i) &&
         (at.in_block(i) || one_of(at.word(i - 1), {"do", "then", "else"})))
-        return "@time, @btime and @show begin a line; inside of one, btime(function() return f(x) end)";
+        return "@time and @btime begin a line; inside: btime(function() return f(x) end)";
     const bool placed = at.starts_line(i) || (macro && one_of(at.word(i - 1), {"=", ";", "return"}));
     if (one_of(at.word(i), {"@", "?"}) && placed)
         return "@time, @btime, @show, ?name and ;command are for the prompt and for -e";
