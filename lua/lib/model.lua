@@ -556,7 +556,8 @@ function metatable.__tostring(m)
   if replaced > 0 then
     lines[#lines + 1] = string.format("  attention replaced in %d of %d layers: m:layers()", replaced, about.layers)
     for _, kind in ipairs(kinds) do
-      local where = #kinds > 1 and "layers " .. in_runs(places[kind]) .. ", " or ""
+      local one_or_more = #places[kind] == 1 and "layer " or "layers "
+      local where = #kinds > 1 and one_or_more .. in_runs(places[kind]) .. ", " or ""
       for i, line in ipairs(causeway._lines(where .. kind, 72)) do
         lines[#lines + 1] = (i == 1 and "    " or "      ") .. line
       end
