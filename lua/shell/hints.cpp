@@ -536,8 +536,7 @@ const char* of_at(const Place& at, std::size_t i) {
     const bool macro = one_of(at.word(i + 1), {"time", "btime", "show"});
     if (at.word(i) == "@" && !macro && i > 0 && at.ends_value(i - 1) && !at.starts_line(i))
         return "A * B is the product of matrices";
-    if (at.word(i) == "@" && macro && !at.starts_line(i) &&
-        (at.in_block(i) || one_of(at.word(i - 1), {"do", "then", "else"})))
+    if (at.word(i) == "@" && macro && !at.starts_line(i) && at.in_block(i))
         return "@time and @btime begin a line; inside: btime(function() return f(x) end)";
     const bool placed = at.starts_line(i) || (macro && one_of(at.word(i - 1), {"=", ";", "return"}));
     if (one_of(at.word(i), {"@", "?"}) && placed)
