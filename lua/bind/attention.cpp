@@ -324,7 +324,11 @@ int register_method(lua_State* L) {
     for (const char* key : {"decay", "normalize"}) {
         if (is_rule && !options.has(key)) set_field(L, key, false);
     }
-    lua_rawseti(L, -2, place + 1);
+    const int method = lua_gettop(L);
+    lua_pushvalue(L, method);
+    lua_rawseti(L, -3, place + 1);
+    for (const char* feature : {"decay", "normalize"}) supports(L, method, feature);  // what is noted of it, at once
+    lua_pop(L, 1);
     if (place == static_cast<std::ptrdiff_t>(names.size())) {
         complete_name(L, name);
         return 0;

@@ -89,6 +89,11 @@ int print(lua_State* L) {
         lines = lines || std::memchr(text, '\n', size) != nullptr;
         lua_replace(L, i);
     }
+    push_causeway(L);
+    lua_getfield(L, -1, "_status");
+    lua_pushliteral(L, "");
+    lua_call(L, 1, 0);  // a line of progress gives way, which this would stand behind
+    lua_pop(L, 1);
     for (int i = 1; i <= n; ++i) {
         std::size_t size = 0;
         const char* text = lua_tolstring(L, i, &size);

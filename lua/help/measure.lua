@@ -168,8 +168,8 @@ manual.benchmark_method = {
     .. "dtype =, repeats =, timeout = 60, methods =, seed = 1, reference =, name =})  "
     .. "benchmark_method{inputs = {q, k, v}, layout = \"bhnd\", methods =, lengths =, decay =, normalize =, ...}",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
-that returns O. Every length is first compared with the Float64 definition: a wrong method shows its error and no time,
-and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
+that returns O, options.decay being nil or a list of one γ per head. Every length is first compared with the Float64
+definition: a wrong method shows its error and no time, and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
 registered ones are timed. A function is called "yours" in the table, or what `name` says; in `methods`, what its key
 says: methods = {"fleet", mine = f}.
 
@@ -178,7 +178,7 @@ is measured, or with `lengths` the first tokens; on one length the table also ha
 method. layout = "bnhd" where they are [batch, N, heads, width]; functions get [batch, heads, N, width] all the same.
 
 A rule that is meant to compute something else brings what it is compared with: reference = function(B, C, V, options)
-returns O for inputs in Float64, options being decay and normalize as given; reference = false compares nothing.
+returns O for inputs in Float64, options being those of the method; reference = false compares nothing.
 benchmark_update does the same for the updates of linear_attention and its modes.
 
 Shows a table, a line a method and a column a length (mean ± std in milliseconds; OOM and timeout where that is what

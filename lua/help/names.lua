@@ -315,6 +315,8 @@ called("short_convolution", "shortconvolution causal_conv1d causal_conv1d_fn cau
   .. "short_conv causal_conv conv1d causal_convolution")
 called("decay_gate", "kda_gate fused_kda_gate gdn_gate a_log safe_gate")
 called("where", "ifelse", "A mask is made by lt, le, gt, ge, eq and ne: where(gt(x, 0), x, 0).")
+written("filter", "elements of a tensor: x(gt(x, 0)); rows of a sweep: results:where{n = 3}, "
+  .. "results:where(function(r) ... end)", "where")
 written("masked_fill masked_fill_", "masked_fill(x, m, v) is where(m, v, x); in place, x:set(v, m)", "where")
 called("map", "vectorize broadcast apply")
 written("inf infinity", "infinity is math.huge")

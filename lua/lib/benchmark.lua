@@ -450,6 +450,15 @@ function causeway._benchmark_options(call, options, own, usual)
   }
 end
 
+-- A decay as functions get it, as those of registered methods do: a list of one for each head.
+local function decay_of_heads(decay, heads)
+  if type(decay) == "userdata" then return causeway.totable(decay) end
+  if type(decay) ~= "number" then return decay end
+  local list = {}
+  for h = 1, heads do list[h] = decay end
+  return list
+end
+
 -- Those of benchmark_method; `passed` are those that go to every method.
 local function checked_options(options, usual)
   causeway._check_options("benchmark_method", options)
@@ -465,7 +474,7 @@ local function checked_options(options, usual)
     raise("benchmark_method: reference: expected a function(B, C, V, options) or false, got " .. noun(reference))
   end
   given.reference = reference
-  given.passed = { decay = options.decay or nil, normalize = options.normalize }
+  given.passed = { decay = decay_of_heads(options.decay or nil, given.heads), normalize = options.normalize }
   return given
 end
 

@@ -152,9 +152,14 @@ local rules = {
   { "attempt to call a nil value %(global '([%w_]+)'%)$", method_for_function },
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name) return calls[name] end },
   { "attempt to call a nil value %(field '([%w_]+)'%)$", function(name) return calls[name] end },
-  { "attempt to index a function value %(%l+ '([%w_]+)'%)$", function(name)
-    return string.format("%s is a function: %s(...) calls it, and g, value = grad(%s, params) has its gradients", name,
-      name, name)
+  { "attempt to index a function value %(%l+ '([%w_]+)'%)$", function(name, source)
+    local object = source:match("%f[%w_]([%a_][%w_]*)%." .. name .. "%f[^%w_]")
+    if object and causeway[object] == nil then
+      return string.format("%s is a method: %s:%s() calls it", name, object, name)
+    end
+    local gradients = source:find(name .. "%.[%l_]*%f[%l]grad") or source:find(name .. "%.backward")
+    return string.format("%s is a function: %s(...) calls it", name, name)
+      .. (gradients and string.format(", and g, value = grad(%s, params) has its gradients", name) or "")
   end },
   { "elements of a Tensor are written as", function(_, source)
     return source:find("requires_grad", 1, true)

@@ -552,6 +552,8 @@ function causeway._meant_here(name)
       return string.format("%s is %s here, without %s before it", name, last, name:sub(1, #name - #last))
     end
     local meant = causeway._meant_here(last)
+    local behind = last:match("[^.]+$")  -- torch.autograd.grad
+    if not meant and behind ~= last and manual[behind] then meant = "it is " .. behind .. " here, see ?" .. behind end
     return meant and name .. ": " .. meant
   end
   local called = causeway._called_here(name)
@@ -565,7 +567,7 @@ function causeway._meant_here(name)
   if meant or #name < 3 then return meant end
   for _, taken in pairs(causeway._options) do
     if taken[name] then
-      return string.format("nothing is called %s here yet; of calls it is an option, see ?%s", name, name)
+      return string.format("nothing is called %s here; of calls it is an option, see ?%s", name, name)
     end
   end
 end

@@ -103,9 +103,10 @@ function Report:table(options)
     add(#shown < #self.heads and "worst: " .. name or name, head)
   end
   -- Norms of the error, the masked one beside its bound; behind them the same over the norm of what is approximated.
-  local columns = causeway._bound_columns({ "head", "error", "claim", "unmasked" })
+  local unmasked = { key = "unmasked", align = "right" }
+  local columns = causeway._bound_columns({ "head", "error", "claim", unmasked })
   for _, column in ipairs(columns) do
-    if column.key == "measured" then column.title = "masked" end
+    if column.key == "measured" then column.title, unmasked.format = "masked", column.format end
   end
   table.move({ "relative", { key = "relative_masked", title = "rel. masked" } }, 1, 2, #columns + 1, columns)
   -- Of the bounds neither the sign, which is always the same, nor whether they hold, which the note says where one does

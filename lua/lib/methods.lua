@@ -58,40 +58,57 @@ local function small_inputs()
   return x, x + 1, x
 end
 
--- Whether two runs of the function on small inputs, without the option and with it, differ; nil where it fails on them.
-local function differs(forward, feature)
+-- Runs the function on small inputs; what it raises is returned but for a stop by the user.
+local function tried(forward, given)
   local B, C, V = small_inputs()
-  local plain, given = { normalize = false, scale = 1 }, { normalize = false, scale = 1 }
-  given[feature] = feature == "decay" and { 0.5 } or true
-  local first_good, first = pcall(forward, B, C, V, plain)
-  local second_good, second = pcall(forward, B, C, V, given)
-  if not first_good then
-    causeway._note("register_method: forward fails on four tokens, so it is taken to support " .. feature
-      .. " unless told otherwise: " .. causeway._without_position(tostring(first)))
+  local options = { normalize = false, scale = 1 }
+  for name, value in pairs(given) do options[name] = value end
+  local good, result = pcall(forward, B, C, V, options)
+  if not good and causeway.error_kind(result) == "interrupted" then error(result, 0) end
+  return good, result
+end
+
+-- Sets known[feature] of the features: whether runs of the function without the option and with it differ. One that
+-- fails is taken to support them.
+local function try(forward, features, known)
+  local good, plain = tried(forward, {})
+  if not good then
+    causeway._note("register_method: forward fails on four tokens, so it is taken to support "
+      .. table.concat(features, " and ") .. " unless told otherwise: " .. causeway._without_position(tostring(plain)))
   end
-  if not (first_good and second_good) then return nil end
-  local good, equal = pcall(function() return causeway.all(causeway.eq(first, second)) end)
-  return not good or not equal
+  for _, feature in ipairs(features) do
+    local runs, given
+    if good then runs, given = tried(forward, { [feature] = feature == "decay" and { 0.5 } or true }) end
+    local compared, equal = pcall(function() return causeway.all(causeway.eq(plain, given)) end)
+    known[feature] = not (runs and compared and equal)
+  end
+end
+
+local function features_of(forward)
+  local info, known, unknown = debug.getinfo(forward, "Su"), {}, {}
+  for _, feature in ipairs({ "decay", "normalize" }) do
+    if info.what == "C" then
+      known[feature] = true
+    elseif info.nparams < 4 and not info.isvararg then
+      known[feature] = false
+    elseif string.dump(forward, true):find(feature, 1, true) then
+      known[feature] = true
+    else
+      unknown[#unknown + 1] = feature
+    end
+  end
+  if #unknown > 0 then try(forward, unknown, known) end
+  return known
 end
 
 local known_of = setmetatable({}, { __mode = "k" })
-
-local function takes(forward, feature)
-  local info = debug.getinfo(forward, "Su")
-  if info.what == "C" then return true end
-  if info.nparams < 4 and not info.isvararg then return false end
-  if string.dump(forward, true):find(feature, 1, true) then return true end
-  return differs(forward, feature) ~= false
-end
 
 --- Whether the function of a method, forward(B, C, V, options), makes anything of the option `feature`, "decay" or
 --- "normalize". One without a fourth parameter cannot; one that names the option does; any other, which may hand the
 --- options on, is tried.
 function causeway._takes(forward, feature)
-  local known = known_of[forward] or {}
-  known_of[forward] = known
-  if known[feature] == nil then known[feature] = takes(forward, feature) end
-  return known[feature]
+  if not known_of[forward] then known_of[forward] = features_of(forward) end
+  return known_of[forward][feature]
 end
 
 -- What Tab completes.

@@ -333,7 +333,7 @@ end
 
 causeway._options.capture = { text = true, layer = true, what = { "q", "k", "v", "scores", "output", "hidden" } }
 causeway._options.attention = { layers = true, with = causeway._replacement_names(), options = true }
-causeway._options.attention_errors = { layers = true, with = true, options = true, tolerance = true }
+causeway._options.attention_errors = { text = true, layers = true, with = true, options = true, tolerance = true }
 
 local Errors = { __name = "AttentionErrors" }
 causeway._only_fields(Errors, { what = "a list of errors", fields = "before after", list = true })
@@ -359,6 +359,11 @@ causeway._as_table(Errors)
 
 --- What a factorisation in the place of attention does to the scores and the output of layers.
 function methods.attention_errors(m, text, options)
+  if options == nil and causeway._is_plain(text) and text[1] == nil then  -- all in one table
+    options = {}
+    for name, value in pairs(text) do options[name] = value end
+    text, options.text = options.text, nil
+  end
   return setmetatable(causeway._attention_errors(m, text, options), Errors)
 end
 

@@ -556,9 +556,11 @@ end
 
 local function plain_for_latex(text)
   -- A letter under a combining tilde is a formula of its own, and so is a short index behind one symbol, as in U_n, Δ_i
-  -- and ‖X‖_F, not in names such as relative_error: both are marked until their letters are through.
+  -- and ‖X‖_F, or of one letter behind a word, as in diam_i, not in names such as relative_error: both are marked until
+  -- their letters are through.
   text = text:gsub("[\r\n]+", " "):gsub("Ã", "A\u{303}"):gsub("(%a)\u{303}", "\1%1")
   text = text:gsub("(%f[%w_]%a)_(%w%w?)%f[^%w_]", "%1\2%2\3"):gsub("([\128-\255])_(%w%w?)%f[^%w_]", "%1\2%2\3")
+  text = text:gsub("(%f[%w_]%a+)_(%w)%f[^%w_]", "%1\2%2\3")
   local out = text:gsub("[\0-\127\194-\253][\128-\191]*", latex_words)
   return (out:gsub("\1(%a)", "$\\tilde{%1}$"):gsub("\2(%w+)\3", "$_{%1}$"))
 end
@@ -572,7 +574,8 @@ local function for_latex(text)
       at = to
     end
   end
-  return table.concat(out) .. plain_for_latex(text:sub(at))
+  -- Symbols that stand side by side are one formula. (Of an escaped dollar sign the next one is a formula's first.)
+  return ((table.concat(out) .. plain_for_latex(text:sub(at))):gsub("([^\\])%$%$", "%1 "))
 end
 
 --- The table in LaTeX, all rows: a tabular with the lines of the package booktabs, in a table where it has a title.

@@ -234,7 +234,7 @@ std::string with_near_global(lua_State* L, const std::string& message) {
     const std::string name = message.substr(begin, end - begin);
     std::string meant = meant_here(L, name_in_source(L, name));
     if (meant.empty()) meant = meant_by(L, name);
-    return message + "\nhint: " + (meant.empty() ? "nothing is called " + name + " here yet" : meant);
+    return message + "\nhint: " + (meant.empty() ? "nothing is called " + name + " here" : meant);
 }
 
 namespace {

@@ -374,6 +374,8 @@ TEST_CASE("errors of a factorisation stay within the bound, layer by layer", "[l
               "return none, #notes, notes[1]:match('^[^:]*: its rows depend on later tokens')") ==
           "0 1 svd: its rows depend on later tokens");
     CHECK(lua("return #m:attention_errors(heldout:sub(1, 60), {with = 'nystrom', options = {rank = 16}})") == "6");
+    CHECK(lua("return m:attention_errors{text = heldout:sub(1, 60), layers = {2}, with = 'nystrom', options = {rank = "
+              "16}}[1].layer") == "2");
     CHECK(lua("m:attention_errors('abc')") == "user:1: with: nothing, expected the name of a factorisation");
 }
 

@@ -56,8 +56,12 @@ TEST_CASE("tables of claims are LaTeX: ASCII, formulas between dollars, undersco
             "local B, C = lowrank('favor+', q, q, {rank = 8}) "
             "return #all, faults(lowrank_error(q, q, B, C, {v = q}):latex()), faults(lowrank_methods():latex()), "
             "faults(methods():latex())") == "7   ");
-    CHECK(lua("return check_bound('A1', X):latex()").find("$\\|$tril X$\\|$$_{F}$ $\\le$ $\\|$X$\\|$$_{F}$ & ") !=
+    CHECK(lua("return check_bound('A1', X):latex()").find("$\\|$tril X$\\| _{F}$ $\\le$ $\\|$X$\\| _{F}$ & ") !=
           std::string::npos);
+    CHECK(
+        lua("return text_table({{a = '‖Δ_i‖₁ diam_i / |d̃_i|, top_k of bits_per_byte'}}):latex()")
+            .find("  $\\| \\Delta _{i} \\| _{1}$ diam$_{i}$ / $| \\tilde{d} _{i} |$, top$_{k}$ of bits\\_per\\_byte") !=
+        std::string::npos);
 }
 
 TEST_CASE("a bound that does not hold, and what is not a number, are said in words", "[lua][bounds]") {
@@ -180,6 +184,10 @@ TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank
     CHECK(lua("return e:markdown():match('| operator | A2 | [%d.e]+ | ([%d.]+) | ([%d.]+) |')") ==
           lua("return causeway.number_text(e.operator.masked, 3), "
               "causeway.number_text(e.operator.bound, 3)"));
+    // Norms beside each other are written in one way, large ones too.
+    CHECK(lua("local large = lowrank_error(8 * q, 8 * k, 1000 * B, 1000 * C) "
+              "local line = large:markdown():match('| frobenius | A1 | [^\\n]*') "
+              "return select(2, line:gsub('| [%d.]+e%d+ ', '')) >= 3, line:match('| %d%d%d%d%d+ ')") == "true nil");
     // Two bounds of one claim are told apart.
     CHECK(text.find("A10 F ") != std::string::npos);
     CHECK(text.find("A10 op ") != std::string::npos);

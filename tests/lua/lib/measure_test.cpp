@@ -213,7 +213,7 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
           "{\\small * fastest}\n"
           "\\end{table}\n");
     CHECK(lua("return text_table({{a = 'ε/‖Ã d\u0303‖ x~'}}, {note = 'one\\ntwo'}):latex()")
-              .find("  $\\varepsilon$/$\\|$$\\tilde{A}$ $\\tilde{d}$$\\|$ x\\textasciitilde{} \\\\\n") !=
+              .find("  $\\varepsilon$/$\\| \\tilde{A}$ $\\tilde{d} \\|$ x\\textasciitilde{} \\\\\n") !=
           std::string::npos);
     CHECK(lua("return text_table({{a = 1}}, {note = 'one\\ntwo'}):latex()").find("{\\small one \\newline\ntwo}") !=
           std::string::npos);
@@ -222,7 +222,7 @@ TEST_CASE("a table as Markdown and as LaTeX", "[lua][table]") {
           std::string::npos);
     // An index behind one symbol is a formula, the parts of a name are not.
     CHECK(lua("return text_table({{a = '‖Δ_i‖_F ≤ U_n d\u0303_i, relative_error b_ x_y_z'}}):latex()")
-              .find("  $\\|$$\\Delta$$_{i}$$\\|$$_{F}$ $\\le$ U$_{n}$ $\\tilde{d}$$_{i}$, relative\\_error b\\_ "
+              .find("  $\\| \\Delta _{i} \\| _{F}$ $\\le$ U$_{n}$ $\\tilde{d} _{i}$, relative\\_error b\\_ "
                     "x\\_y\\_z \\\\\n") != std::string::npos);
     CHECK(lua("t:save(dir .. 'a.md'):save(dir .. 'a.tex')") == "");
     CHECK(lua.file("a.md") == lua("return t:markdown()"));
@@ -303,6 +303,23 @@ TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
           "user:1: benchmark_method: lengths: item 1 is 0, expected a whole number, at least 1");
 }
 
+TEST_CASE("a function that is measured gets the decay as a registered one does, one for each head",
+          "[lua][benchmark]") {
+    Shell lua;
+    lua("got = {} function mine(B, C, V, o) got[#got + 1] = type(o.decay) == 'table' and #o.decay .. ' of ' .. "
+        "o.decay[#o.decay] or tostring(o.decay) return causal_linear_attention(B, C, V, o) end "
+        "function of(decay) got = {} local r = benchmark_method(mine, {lengths = {8}, heads = 2, rank = 2, repeats = "
+        "1, "
+        "decay = decay, reference = false, show = false}) return r[1].status .. ' ' .. got[1] end");
+    CHECK(lua("return of(0.5)") == "ok 2 of 0.5");
+    CHECK(lua("return of({0.9, 0.25})") == "ok 2 of 0.25");
+    CHECK(lua("return of(ones(2) / 4)") == "ok 2 of 0.25");
+    CHECK(lua("return of(nil)") == "ok nil");
+    CHECK(lua("register_method{name = 'mine', forward = mine} got = {} "
+              "benchmark_method('mine', {lengths = {8}, heads = 2, rank = 2, repeats = 1, decay = 0.5, show = false}) "
+              "return got[#got]") == "2 of 0.5");
+}
+
 TEST_CASE("benchmark_method compares with what the rule is meant to give", "[lua][benchmark]") {
     Shell lua;
     lua("function twice(B, C, V, o) return causal_linear_attention(B, C, V, o) * 2 end "
@@ -327,7 +344,7 @@ TEST_CASE("benchmark_method compares with what the rule is meant to give", "[lua
     CHECK(lua("return run(function(B, C, V) return V * (0 / 0) end)[1].place:match('^O%(1, 1, 1, 1%): NaN') ~= nil") ==
           "true");
     // Beside a reference of its own, which gets Float64 and the options of the method.
-    CHECK(lua("local types = {} local r = run(twice, function(B, C, V, o) types[1] = eltype(B) types[2] = o.decay "
+    CHECK(lua("local types = {} local r = run(twice, function(B, C, V, o) types[1] = eltype(B) types[2] = o.decay[2] "
               "return causal_oracle(B, C, V, o) * 2 end) return r[1].status, r[2].status, r[1].error < 1e-3, types[1], "
               "types[2], tostring(r):find('largest error beside the reference given', 1, true) ~= nil, "
               "tostring(r):find('disagrees') == nil") == "ok ok true Float64 0.9 true true");
@@ -350,7 +367,7 @@ TEST_CASE("benchmark_method takes tensors of the user's", "[lua][benchmark]") {
         "function run(o) o.repeats, o.show = 1, false o.methods = o.methods or {'fleet', 'vanilla'} "
         "return benchmark_method(o) end");
     CHECK(lua("local seen = {} local function f(B, C, V, o) seen[size(V, 3)] = true "
-              "if size(V, 3) == 12 then assert(B == q and C == k and V == v and o.decay == 0.9) "
+              "if size(V, 3) == 12 then assert(B == q and C == k and V == v and o.decay[1] == 0.9) "
               "else assert(B == q(':', ':', {1, 5}, ':')) end return causal_linear_attention(B, C, V, o) end "
               "local r = run{inputs = {q, k, v}, lengths = {5, 12}, decay = 0.9, methods = {f}} "
               "return seen[5], seen[12], #r, r[1].N, r[1].status, r[2].status, r.origin.seed") ==

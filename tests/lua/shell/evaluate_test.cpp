@@ -393,8 +393,7 @@ TEST_CASE("a name without a value is said to be undefined", "[lua][evaluate]") {
           "error: attempt to call a nil value (global 'lineer_attention')\nhint: did you mean \"linear_attention\"?");
     CHECK(session("zeross(3):sum() + 1") ==
           "error: attempt to call a nil value (global 'zeross')\nhint: did you mean \"zeros\"?");
-    CHECK(session("foo()") ==
-          "error: attempt to call a nil value (global 'foo')\nhint: nothing is called foo here yet");
+    CHECK(session("foo()") == "error: attempt to call a nil value (global 'foo')\nhint: nothing is called foo here");
 }
 
 TEST_CASE("a misspelt function of a script is told the near one", "[lua][evaluate]") {
@@ -591,7 +590,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"math.round(3.7)", "it is round(x) here"},
         {"keys({a = 1})", "in pairs(t)"},
         {"dir(A)", "?tensor"},
-        {"nobody.at_all", "nothing is called nobody here yet"},
+        {"nobody.at_all", "nothing is called nobody here"},
         {"b = sweep{grid = {N = {1}}, run = function(p) return 1 end}; b.markdown()", "b:markdown(...)"},
         {"sweep{grid = {N = {1}}, run = function(N) return N * 2 end}", "return p.N end"},
         {"zeros(Int64, 2, 3)", "zeros(2, 3, \"Float64\")"},
@@ -865,6 +864,10 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"to_markdown(l)", "text_table(rows):markdown()"},
         {"text_table({{a = 1}}).to_latex()", "did you mean \"latex\"?"},
         {"function loss(p) return sum(p) end loss.backward()", "g, value = grad(loss, params) has its gradients"},
+        {"torch.autograd.grad(f, A)", "torch.autograd.grad: it is grad here, see ?grad"},
+        {"d = {layers = function() end} x = d.layers[1]", "layers is a method: d:layers() calls it"},
+        {"function loss(p) end x = loss[1]", "loss is a function: loss(...) calls it"},
+        {"filter({1, 2}, function(x) return x > 1 end)", "rows of a sweep: results:where{n = 3}"},
         {"sum(A):backward()", "g, value = grad(f, params)"},
         {"A.requires_grad = true", "g, value = grad(loss, params)"},
         {"requires_grad(A)", "it is g, value = grad(loss, params)"},

@@ -131,7 +131,7 @@ TEST_CASE("errors are one sentence and keep the session", "[lua][shell]") {
     CHECK(shell.answer("error('told')") == "error: told\n");
     CHECK(shell.answer("xyzzy.here") ==
           "error: attempt to index a nil value (global 'xyzzy')\n"
-          "hint: nothing is called xyzzy here yet\n");
+          "hint: nothing is called xyzzy here\n");
     CHECK(shell.answer("x = = 1") == "error: unexpected symbol near '='\n");
     CHECK(shell.answer("f = function() error('deep') end") == "");
     CHECK(shell.answer("f()") ==
@@ -672,6 +672,15 @@ TEST_CASE("a status line is replaced and gives way to what is shown", "[lua][she
     shell.terminal.enter("causeway._status('half') causeway._status('whole') display(1)");
     shell.terminal.wait_for("\nhalfwhole1\n");
     CHECK(shell.terminal.raw().find("\r\033[Khalf\r\033[Kwhole\r\033[K1\r\n") != std::string::npos);
+    shell.terminal.wait_for_prompt();
+    shell.leave();
+}
+
+TEST_CASE("what a measured function prints stands on a line of its own", "[lua][shell][display]") {
+    Session shell;
+    shell.terminal.enter("p = progress(2) p:show('a step') print('printed') p:finish()");
+    shell.terminal.wait_for("a stepprinted\n");
+    CHECK(shell.terminal.raw().find("a step\r\033[Kprinted\r\n") != std::string::npos);
     shell.terminal.wait_for_prompt();
     shell.leave();
 }
