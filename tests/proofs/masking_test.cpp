@@ -1,10 +1,10 @@
 // Checks of proofs/masking.md: claims A1 to A13.
-#include <Eigen/Eigenvalues>
 #include <functional>
 #include <numbers>
 
 #include "core/tensor/linalg.hpp"
 #include "tests/catch.hpp"
+#include "tests/decompositions.hpp"
 #include "tests/proofs/causal.hpp"
 #include "tests/proofs/claims.hpp"
 
@@ -95,9 +95,7 @@ public:
             q = w / beta(k);
         }
         const Index done = std::min(k + 1, steps);
-        Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> ritz;
-        ritz.computeFromTridiagonal(alpha.head(done), beta.head(done - 1), Eigen::EigenvaluesOnly);
-        return std::sqrt(ritz.eigenvalues()(done - 1));
+        return std::sqrt(test::tridiagonal_eigenvalues(alpha.head(done), beta.head(done - 1))(done - 1));
     }
 
 private:
@@ -134,8 +132,8 @@ Certificate multiplier(const Matrix& H, Matrix u, double gap, int limit, Index m
     for (int k = 1;; ++k) {
         u = x.array().exp().matrix().normalized();
         const Matrix K = u.col(0).asDiagonal() * H * u.col(0).asDiagonal();
-        const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> spectrum(K);
-        const Matrix diagonal = spectrum.eigenvectors().cwiseAbs2() * spectrum.eigenvalues().cwiseAbs();
+        const test::Spectrum spectrum = test::spectrum_of(K);
+        const Matrix diagonal = spectrum.vectors.cwiseAbs2() * spectrum.values.cwiseAbs();
         const double low = diagonal.sum(), up = (diagonal.array() / u.array().square()).maxCoeff();
         if (up - low <= gap || k == limit) return {low, up, u, k};
         const Matrix step = (diagonal.array() / (low * u.array().square())).log().matrix();

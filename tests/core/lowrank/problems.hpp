@@ -1,12 +1,12 @@
 // Random queries and keys with the dense matrix in Float64.
 #pragma once
 
-#include <Eigen/SVD>
 #include <random>
 
 #include "core/lowrank/error.hpp"
 #include "core/lowrank/lowrank.hpp"
 #include "tests/core/exact/problems.hpp"
+#include "tests/decompositions.hpp"
 
 namespace causeway::test {
 
@@ -36,7 +36,7 @@ inline Dense attention(const Tensor& q, const Tensor& k, double scale, Index h =
 
 inline Dense product(const LowRank& f, Index h = 0) { return matrix_of(f.B, h) * matrix_of(f.C, h).transpose(); }
 
-inline double largest(const Dense& x) { return Eigen::JacobiSVD<Dense>(x).singularValues()[0]; }
+inline double largest(const Dense& x) { return singular_values(x)[0]; }
 inline Dense lower(const Dense& x) { return x.triangularView<Eigen::Lower>(); }
 
 inline LowRankOptions rank_and_seed(Index rank, std::uint64_t seed = 1, std::map<std::string, double> own = {}) {
