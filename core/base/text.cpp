@@ -25,6 +25,28 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
     return previous[b.size()];
 }
 
+std::vector<std::string_view> parts_of(std::string_view name) {
+    std::vector<std::string_view> parts;
+    for (std::size_t begin = 0; begin <= name.size();) {
+        const std::size_t end = std::min(name.find('_', begin), name.size());
+        parts.push_back(name.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+// How many edits may make a misspelt name of so many letters; more of them make another word.
+std::size_t most_edits(std::size_t letters) { return std::clamp<std::size_t>(letters / 3, 1, 3); }
+
+// Whether no part of a name, cross of cross_attention, is another word than that of the other name.
+bool parts_are_near(std::string_view a, std::string_view b) {
+    const auto of_a = parts_of(a), of_b = parts_of(b);
+    if (of_a.size() != of_b.size()) return true;  // "_" itself is missing or too much
+    for (std::size_t i = 0; i < of_a.size(); ++i)
+        if (edit_distance(of_a[i], of_b[i]) > most_edits(of_a[i].size())) return false;
+    return true;
+}
+
 template <class T>
 std::string shortest(T value) {
     if (std::isnan(value)) return "NaN";
@@ -39,12 +61,12 @@ std::string shortest(T value) {
 
 std::string closest(std::string_view word, const std::vector<std::string>& candidates) {
     std::string best;
-    // Of a short word two other letters make another one.
-    std::size_t nearest = (word.size() <= 4 ? 1 : word.size() / 2) + 1;
+    std::size_t nearest = most_edits(word.size()) + 1;
     for (const auto& candidate : candidates) {
         const bool prefix = word.size() >= 3 && candidate.compare(0, word.size(), word) == 0;
         const std::size_t distance = prefix ? 1 : edit_distance(word, candidate);
-        if (distance < nearest && distance < std::max(word.size(), candidate.size())) {
+        const bool meant = prefix || parts_are_near(word, candidate);
+        if (meant && distance < nearest && distance < std::max(word.size(), candidate.size())) {
             nearest = distance;
             best = candidate;
         }

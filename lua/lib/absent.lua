@@ -14,7 +14,8 @@ local function meant(key, names)
   for _, name in ipairs(names) do
     known[name] = true
     local begins = #key > 2 and name:find(key, 1, true) == 1
-    if name:lower() == key:lower() or begins and not near then near = name end
+    local is_part = #name > 3 and ("_" .. key .. "_"):find("_" .. name .. "_", 1, true)  -- latex of to_latex
+    if name:lower() == key:lower() or (begins or is_part) and not near then near = name end
   end
   near = near or causeway._closest(key, names)
   if near ~= "" then return string.format(' (did you mean "%s"?)', near) end

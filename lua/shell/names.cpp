@@ -57,10 +57,10 @@ std::vector<std::string> global_names(lua_State* L) {
 }
 
 // Whether most letters of the longer word are in the other one: among so many short names, one at a distance of two
-// letters is seldom meant.
+// letters, or one that only begins so, as setmetatable with set, is seldom meant.
 bool alike(const std::string& word, const std::string& name) {
     if (word.size() < 3) return false;
-    if (name.compare(0, word.size(), word) == 0) return true;
+    if (name.compare(0, word.size(), word) == 0) return 2 * word.size() >= name.size();
     std::string a = word, b = name, common;
     std::sort(a.begin(), a.end());
     std::sort(b.begin(), b.end());
@@ -135,17 +135,21 @@ bool has_text_with_values(lua_State* L) {
     return false;
 }
 
-// The library's function of the name that Lua's own has, math.exp say, which was given a tensor; else "".
+// What the library's function does of the name that Lua's own has, math.exp say, which was given a tensor, or what
+// stands for one or for a number in grad or scan; else "".
 std::string function_for_tensors(lua_State* L, const std::string& message) {
-    constexpr std::string_view before = "bad argument #1 to '", behind = "' (number expected, got Tensor)";
-    const std::size_t at = message.find(before);
-    if (at == std::string::npos || !message.ends_with(behind)) return "";
-    const std::size_t begin = at + before.size();
-    const std::string name = message.substr(begin, message.size() - behind.size() - begin);
+    constexpr std::string_view before = "bad argument #1 to '", expected = "' (number expected, got ";
+    const std::size_t at = message.find(before), end = message.find(expected, at);
+    if (at == std::string::npos || end == std::string::npos) return "";
+    const std::string name = message.substr(at + before.size(), end - at - before.size());
+    const std::string_view got = std::string_view(message).substr(end + expected.size());
     push_causeway(L);
     const bool has = lua_getfield(L, -1, name.c_str()) == LUA_TFUNCTION;
     lua_pop(L, 2);
-    return has ? name : "";
+    if (!has) return "";
+    if (got == "Tensor)") return name + "(A) works on every element of a tensor";
+    if (got == "traced value)") return name + "(x) is of numbers and of tensors, and grad sees it";
+    return got == "value inside scan)" ? name + "(x) is of numbers and of tensors, and of the values of a step" : "";
 }
 
 // What is to be known where Lua stopped at the arithmetic of a list.
@@ -224,8 +228,7 @@ std::string with_near_global(lua_State* L, const std::string& message) {
         return message + "\nhint: " + of_texts;
     if (message.find("attempt to call a table value (for iterator") != std::string::npos)
         return message + "\nhint: a loop over a table is written: for key, value in pairs(t) do ... end";
-    if (const std::string own = function_for_tensors(L, message); !own.empty())
-        return message + "\nhint: " + own + "(A) works on every element of a tensor";
+    if (const std::string own = function_for_tensors(L, message); !own.empty()) return message + "\nhint: " + own;
     if (message.find("attempt to concatenate a Tensor value") != std::string::npos)
         return message + "\nhint: print(\"x =\", x) shows it, tostring(x) is its text";
     const std::size_t at = message.rfind(before), begin = at + before.size();

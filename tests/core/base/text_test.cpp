@@ -14,6 +14,12 @@ TEST_CASE("the nearest name is suggested, and none where nothing is near", "[bas
     CHECK(closest("xyzzy", names).empty());
     CHECK(closest("xpos", {"cos", "copy"}).empty());  // of a short word two other letters make another one
     CHECK(closest("smu", {"sum", "cos"}) == "sum");
+    CHECK(closest("sorted", {"outer"}).empty());
+    CHECK(closest("license", {"ifelse"}).empty());
+    CHECK(closest("remove_method", {"chosen_method"}).empty());
+    CHECK(closest("cross_attention", {"tree_attention", "flashattention"}).empty());  // a part is another word
+    CHECK(closest("causal_linear_atention", {"causal_linear_attention"}) == "causal_linear_attention");
+    CHECK(closest("logdecay", {"log_decay"}) == "log_decay");
     CHECK(closest("blocks", {"method", "block", "scale"}) == "block");
 }
 
