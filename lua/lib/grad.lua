@@ -31,7 +31,7 @@ causeway._gradients = known
 
 local names_of_operators = { __add = "A + B", __sub = "A - B", __mul = "A * B", __div = "A / B", __unm = "-A",
   __pow = "A ^ B", __call = "A(i, j)", __len = "#A", __eq = "A == B", __lt = "A < B", __le = "A <= B",
-  __tostring = "tostring", __index = "A.name" }
+  __tostring = "tostring", __index = "A.name", __newindex = "A[i] = x" }
 
 --- name -> function: what A.name finds for a type of tensors.
 function known.methods(class)
@@ -252,6 +252,15 @@ local function recorded_call(name, f, inputs, plain)
   return values
 end
 
+-- Whether a traced value is in the table, or in one inside it.
+local function has_traced(x)
+  if not causeway._is_plain(x) then return false end
+  for _, entry in next, x do
+    if node_of(entry) or has_traced(entry) then return true end
+  end
+  return false
+end
+
 -- What every call goes through while f runs: false for one that has nothing to do with the tape.
 local function seen_call(f, ...)
   local name = name_of[f] or "a function of the library"
@@ -261,6 +270,7 @@ local function seen_call(f, ...)
   local plain = { n = args.n }
   local inputs = inputs_among(args, plain)
   if not inputs then
+    if name == "scan" and has_traced(args[1]) then refuse(name) end  -- in its table of inputs
     check_constants(name, args)
     return false
   end
@@ -405,6 +415,8 @@ local function on_numbers(key, f)
   end
 end
 on_numbers("__pow", causeway.pow)
+on_numbers("__mod", function() raise("%: grad has no rule for it, x - floor(x / b) * b is the same and has one") end)
+on_numbers("__idiv", function() raise("//: grad has no rule for it, floor(x / b) is the same and has one") end)
 on_numbers("__lt", function(a, b) return causeway.detach(a) < causeway.detach(b) end)
 on_numbers("__le", function(a, b) return causeway.detach(a) <= causeway.detach(b) end)
 

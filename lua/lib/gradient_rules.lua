@@ -394,6 +394,8 @@ known.refused = {
   set = written,
   map = "it does not see into a function of numbers, which exp, times, pow and the others replace",
   fill = written,
+  ["A[i] = x"] = written,
+  scan = "recurrence has one",
   totable = "numbers in a table of Lua are constants",
   svd = "the singular vectors have none, svdvals and opnorm have",
   qr = "it is not known for Q and R",

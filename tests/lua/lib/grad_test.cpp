@@ -383,6 +383,14 @@ TEST_CASE("grad: what it refuses, it refuses in a sentence", "[lua][grad]") {
     of_two("zeros(2):set(x(1), 1)",
            "set: grad has no rule for it: what is written into a tensor is not recorded, parts are joined with cat; "
            "detach(x) takes x as a constant");
+    of_two("(function() x[1] = 0 return sum(x) end)()",
+           "A[i] = x: grad has no rule for it: what is written into a tensor is not recorded, parts are joined with "
+           "cat; detach(x) takes x as a constant");
+    of_two("x(1) % 2", "%: grad has no rule for it, x - floor(x / b) * b is the same and has one");
+    of_two("x(1) // 2", "//: grad has no rule for it, floor(x / b) is the same and has one");
+    CHECK(lua("return grad(function(x) return x(1) - floor(x(1) / 2) * 2 end, W) == tensor{1, 0}") == "true");
+    of_two("sum(scan{inputs = {x = x}, state = 0, step = function(s, y) return y.x, s end})",
+           "scan: grad has no rule for it: recurrence has one; detach(x) takes x as a constant");
     CHECK(lua("return grad(function(x) local c = zeros(2) local y = dot(c, x) c:fill(1) return y end, W)") ==
           "user:1: fill: a Tensor that grad needs as it is, expected one that nothing recorded has used: write into a "
           "copy");
