@@ -49,7 +49,7 @@ function causeway._option_line(option)
   local listed = option.choices and not option.listed_by
   if option.listed_by then parts[#parts + 1] = "a name from " .. option.listed_by end
   if listed then parts[#parts + 1] = choices(option) end
-  local default = "default " .. option.default
+  local default = option.default == "to be given" and option.default or "default " .. option.default
   if option.type == "true or false" then parts[#parts + 1] = default
   elseif not option.choices then parts[#parts + 1] = option.type .. ", " .. default
   elseif not listed or not option.default:find('^"') then parts[#parts] = parts[#parts] .. ", " .. default end
