@@ -78,6 +78,9 @@ function causeway.measured_call(f, ...)
   local result = f(...)
   local seconds = causeway.clock() - start
   local _, peak = causeway._memory()
+  if not pcall(causeway.eltype, result) then
+    raise("the function returned " .. noun(result) .. ", expected a Tensor as its first result")
+  end
   local own = causeway.length(result) * element_bytes[causeway.eltype(result)]
   return result, seconds, math.max(0, peak - before - own)
 end

@@ -226,6 +226,9 @@ end
 --- What the model goes on with behind a text or ids, as a text.
 function methods.generate(m, text, options)
   check_generation("generate", options)
+  if text ~= nil and type(text) ~= "string" and type(text) ~= "table" and type(text) ~= "userdata" then
+    raise("text: " .. causeway._noun(text) .. ", expected a text or a list of ids")
+  end
   local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
   local stream = stream_to(given.stream)
@@ -454,6 +457,7 @@ local elsewhere = {
   to = 'model(path, {device = "gpu"}) is a model on the GPU',
   cuda = 'model(path, {device = "gpu"}) is a model on the GPU',
   gpu = 'model(path, {device = "gpu"}) is a model on the GPU',
+  save = "a model is only read, its file stays as it is",
   eval = "a model is never in training: nothing is to be set",
   train = "a model is not trained here; grad trains layers of yours: ?grad",
   replace = "m:attention{layers = {1, 2}, with = \"favor+\"} does it",

@@ -151,6 +151,7 @@ TEST_CASE("a text goes on, the same for the same seed", "[lua][model]") {
     CHECK(lua("return m:generate(prompt, {tokens = 0})") == "");
     CHECK(lua("m:generate(prompt, 12)") ==
           "user:1: generate: options: 12, expected a table: m:generate(text, {tokens = 12})");
+    CHECK(lua("m:generate(5)") == "user:1: text: a number, expected a text or a list of ids");
     CHECK(lua("m:generate('')") == "user:1: prompt: no tokens, expected at least one");
     CHECK(lua("m:generate('a', {tokens = -1})") == "user:1: tokens: -1, expected 0 or more");
     CHECK(lua("m:generate('a', {seed = -1})") == "user:1: seed: -1, expected 0 or more");
@@ -311,6 +312,8 @@ TEST_CASE("what cannot stand in the place of attention is refused", "[lua][model
         lua("m:attention{with = 'favo'}") ==
         "user:1: with: nothing is named \"favo\", expected a method, a factorisation, an update or a function(q, k, v, "
         "scale) (did you mean \"favor+\"?)");
+    CHECK(lua("m:attention{with = 'rwkv7'}").find("(it is a call of its own: rwkv7(...), see ?rwkv7)") !=
+          std::string::npos);
     CHECK(lua("m:attention{with = 'performer'}").find("(it is called \"favor+\" here, see ?performer)") !=
           std::string::npos);
     CHECK(lua("m:attention{with = 'flash', options = {rank = 3}}") ==
@@ -422,6 +425,7 @@ TEST_CASE("a model says what it is within a line of a terminal", "[lua][model]")
     CHECK(lua("local a = m:about() return a.layout, a.layers, a.width, a.vocabulary, a.context, a.parameters") ==
           "llama 6 256 256 4096 4656384");
     CHECK(lua("return m.genrate") == "user:1: a model has no method \"genrate\" (did you mean \"generate\"?)");
+    CHECK(lua("m:save('x')") == "user:1: a model has no \"save\": a model is only read, its file stays as it is");
     CHECK(lua("return m[1]") == "user:1: a model has methods and no elements: ?model");
     CHECK(lua("m.x = 3") == "user:1: a model has no fields to set: its methods are in ?model");
 }
