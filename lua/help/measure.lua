@@ -169,7 +169,8 @@ manual.benchmark_method = {
     .. "benchmark_method{inputs = {q, k, v}, layout = \"bhnd\", methods =, lengths =, decay =, normalize =, ...}",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
 that returns O, options.decay being nil or a list of one γ per head. Every length is first compared with the Float64
-definition: a wrong method shows its error and no time, and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
+definition: a wrong method shows its error and no time,
+and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
 registered ones are timed. A function is called "yours" in the table, or what `name` says; in `methods`, what its key
 says: methods = {"fleet", mine = f}.
 

@@ -194,6 +194,8 @@ called("softmax_attention", "attention flash_attention flashattention flash_atte
   .. "multiheadattention multihead_attention mha gqa mqa grouped_query_attention memory_efficient_attention xformers "
   .. "softmaxattention", "softmax_attention is causal unless {causal = false}; other libraries' is not unless it is "
   .. "asked for.")
+near("softmax_attention", "cross_attention",
+  "Keys and values of another text have their own length M: softmax_attention(q, k, v, {causal = false}).")
 near("softmax_attention", "mla multi_head_latent_attention latent_attention",
   "Latent attention is this one with k and v made of the latent before; or, with their matrices taken into q and the "
   .. "output, one head of keys for all queries: k is the latent beside the rotated part, v the latent.")
@@ -255,8 +257,8 @@ written("split unbind tensor_split hsplit vsplit array_split",
 called("reshape", "view flatten ravel unsqueeze squeeze expand_dims")
 called("fill", "full full_like")
 called("similar", "empty empty_like")
-written("zeros_like", "zeros_like(A) is zeros(size(A))", "zeros")
-written("ones_like", "ones_like(A) is ones(size(A))", "ones")
+written("zeros_like", "zeros_like(A) is zeros({size(A)}, eltype(A))", "zeros")
+written("ones_like", "ones_like(A) is ones({size(A)}, eltype(A))", "ones")
 called("copy", "clone deepcopy")
 called("totable", "tolist to_list collect")
 called("randn", "normal gaussian standard_normal random_normal")
@@ -352,13 +354,19 @@ written("isnothing isnull is_none", "x == nil says it")
 written("missing undef", "no value is nil")
 written("parse", "parse(Int, s) is tonumber(s)")
 written("mod rem fmod divmod", "of numbers the remainder is a % b; of a tensor, A - floor(A / b) * b")
-written("div floordiv fld", "of numbers it is a // b; of a tensor, floor(A / b)")
+written("div", "A / B divides element by element; floor(A / b) is whole, of numbers a // b", "*")
+written("floordiv fld floor_divide", "of numbers it is a // b; of a tensor, floor(A / b)")
+written("isfile isdir exists file_exists", "io.open(path) is nil where nothing is there")
 written("readdir listdir", ";ls at the prompt lists the folder")
 written("vars globals locals", "?whos has the loop over what there is")
 written("isinstance isa", 'type(x) == "table" asks for the type of a value, eltype(A) is that of a tensor')
+written("count count_nonzero", "sum(gt(x, 0)) counts the elements above 0, sum(mask) the ones of a mask")
+written("reduce fold foldl accumulate",
+  "sum, prod, maximum and minimum reduce a tensor; of a list: for i, x in ipairs(l) do s = s + x end")
+written("sub subtract", "A - B is it", "*")
 written("sum_squares", "it is sum(pow(A, 2))", "pow")
 written("string_format f_string fstring", 'a text with values in it is string.format("x = %.3f", x), or "x = " .. x')
-told("begin block", "do ... end is a block")
+told("begin", "do ... end is a block")
 written("str", "str(x) is tostring(x); texts are joined by \"x = \" .. x", nil)
 written("int", "int(x) is floor(x); math.tointeger(3.0) is 3")
 written("printf sprintf", "sprintf is string.format: print(string.format(\"x = %.3f\", x))")
@@ -381,12 +389,15 @@ called("sgd", "gradient_descent stochastic_gradient_descent")
 near("adam", "rmsprop adagrad")
 written("nn.parameter", "a parameter is a tensor in the table by which grad differentiates: "
   .. "g, value = grad(loss, {W = W})", "grad")
+written("loss loss_function criterion",
+  "a loss is a function of the parameters that returns a number; ?mse_loss and ?cross_entropy have lines", "grad")
 told("lr_scheduler learning_rate_schedule",
   "opt.lr = 1e-4 between two steps sets the rate of opt = adam{params, lr = 1e-3}.")
 called("rank", "num_features n_features nb_features")
 
 -- Bounds
 
+called("causal_oracle", "oracle")
 called("check_bound", "claim claims proof proofs theorem theorems lemma errata statement",
   "Statements and proofs stand "
   .. "in proofs/, with proofs/README.md as their list and proofs/ERRATA.md for what is wrong in the documents.")
@@ -394,6 +405,8 @@ called("check_bound", "claim claims proof proofs theorem theorems lemma errata s
 -- Measuring, plots, files, the shell
 
 called("benchmark_method", "bench_method bench benchmark")
+written("unregister_method remove_method",
+  "a method stays until the program ends; register_method with its name again replaces it", "register_method")
 called("benchmark_method", "compare compare_methods", "On tensors of your own; without methods, all are compared:")
 for _, name in ipairs({ "compare", "compare_methods" }) do
   elsewhere[name].line = 'benchmark_method{inputs = {q, k, v}, methods = {"fleet", "vanilla"}}'
@@ -440,8 +453,9 @@ written("read read_file readfile slurp read_text readlines getline",
   .. "end; load reads .npy, .npz, .safetensors, .csv and .json", "load")
 written("write write_file writefile",
   "save(path, x) writes x, results:save(path) a table; io.open(path, \"w\") opens a file for text of yours", "save")
-called("json_encode", "dumps")
-called("json_decode", "loads")
+called("json_encode", "dumps to_json json.encode json.stringify")
+called("json_decode", "loads from_json json.decode json.parse")
+written("json", "json_encode(x) is the text of a value, json_decode(text) the value", "json_encode")
 called("mkpath", "mkdir makedirs")
 called("display", "show repr disp")
 written("println puts echo", "print(x) prints a line, display(x) shows a value as the prompt does", "display")
@@ -614,7 +628,8 @@ not_here("mixture_of_experts moe feed_forward mlp transformer transformerencoder
   .. "another layer is a few lines of Lua, which grad goes through.")
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
-written("solve linsolve lstsq", "inv(A) * b solves A x = b")
+written("solve linsolve", "inv(A) * b solves A x = b")
+written("lstsq least_squares", "of a tall A of full rank, inv(A:t() * A) * (A:t() * b) is nearest to A x = b", "inv")
 written("det slogdet logdet determinant",
   "of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant")
 not_here("gradcheck check_gradient check_gradients finite_differences",
@@ -635,7 +650,7 @@ written("nn.linear torch.nn.linear nn.dense f.linear nn.functional.linear",
   "a linear layer is a product, x * W:t() + b, which grad goes through")
 written("randint", "floor(rand(2, 3) * 10) has whole numbers from 0 to 9; math.random(10) is one from 1 to 10")
 written("findmax findmin", "maximum(A) is the value and argmax(A) its place", "argmax")
-written("sort argsort topk unique",
+written("sort sorted argsort topk unique",
   "table.sort(l) sorts a list in place, and of a vector l = A:totable(); tensors are not sorted, and quantile(A, 0.9) "
   .. "and maximum(A) need no order")
 written("hist histogram", "quantile(A, {0.05, 0.5, 0.95}) tells how numbers are spread")
@@ -658,6 +673,8 @@ told("function return lambda closure", "function f(x) return x^2 end; without a 
 told("local", "A local variable lives in its block, at the prompt in its line; without the word it stays.")
 told("lua syntax language", "The language is Lua 5.4: https://www.lua.org/manual/5.4, for those who program already "
   .. "https://learnxinyminutes.com/lua.")
+told("license licence copyright", "The MIT License: the file LICENSE of the sources.")
+told("about", "machine() has the machine and the versions, m:about() the sizes of a model m.")
 told("tutorial readme documentation docs getting_started quickstart introduction first_steps examples",
   "docs/tutorial.md in the sources takes ten minutes, docs/tour.md has every use with its code; ? lists the topics, "
   .. "and ./lab build manual makes pages of all that to read and search offline.")

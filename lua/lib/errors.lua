@@ -29,6 +29,8 @@ local calls = {
   endswith = 'it is s:sub(-2) == "ab"',
 }
 
+-- What load reads.
+local forms_of_load = { npy = true, npz = true, safetensors = true, csv = true, json = true, lua = true }
 causeway._forms_of_tables = { tex = true, md = true, html = true, txt = true }
 
 local conversions = { Float64 = "f64", Float32 = "f32", Float16 = "f16", BFloat16 = "bf16" }
@@ -69,6 +71,17 @@ local function arguments_of(name, source)
   arguments[#arguments + 1] = one
   for i, argument in ipairs(arguments) do arguments[i] = argument:match("^%s*(.-)%s*$") end
   return arguments
+end
+
+-- Batch, heads and tokens of the keys in a call of linear attention, "1, 4, 9"; where they are no variable, "b, h, N".
+local function sizes_of_key(source)
+  for _, call in ipairs({ "linear_attention", "linear_attention_step" }) do
+    local key = rawget(_G, (arguments_of(call, source) or {})[2] or "")
+    if (debug.getmetatable(key) or {}).__name == "Tensor" and causeway.ndims(key) > 3 then
+      return string.format("%d, %d, %d", causeway.size(key))
+    end
+  end
+  return "b, h, N"
 end
 
 -- Whether this value has a method of the name, which is no function of the library's.
@@ -136,10 +149,25 @@ function causeway._note_on_field(source)
   return name and causeway._absent_field(name, source) or nil
 end
 
--- What is there of a name like that of a path in the source.
-local function near_path(path, source)
+-- What is there of a name like that of a path in the source, of the same kind or one that load reads.
+local function near_path(path, source, message)
   local near = source:find(path, 1, true) and causeway._near_path(path) or ""
+  local form, of_near = path:match("%.(%w+)$"), near:match("%.(%w+)$")
+  if not forms_of_load[of_near] and (of_near ~= form or message:find("load: \"", 1, true)) then return nil end
   return near ~= "" and string.format('did you mean "%s"?', near) or nil
+end
+
+-- The calls with several results that people hand on.
+local several = { { "lowrank", "B, C" }, { "svd", "U, S, V" }, { "qr", "Q, R" }, { "linear_attention", "o, S" },
+  { "linear_attention_step", "o, S" }, { "scan", "o, S" } }
+
+-- What is to be typed where a call with several results is an argument and another one follows it.
+local function first_result_alone(_, source)
+  for _, call in ipairs(several) do
+    if source:find("[%(,]%s*" .. call[1] .. "%s*%b()%s*,") then
+      return string.format("before a comma only the first result counts: %s = %s(...)", call[2], call[1])
+    end
+  end
 end
 
 local function of_points(name) return "run gets a table of the point: run = function(p) return p." .. name .. " end" end
@@ -222,9 +250,10 @@ local rules = {
     return here and string.format("it is %s(x) here, of numbers and of tensors", name) or nil
   end },
   { "attempt to %l+ a %l+ value", colon_for_point },
-  { "([%w_]+): missing, update = ", function(name)
+  { "([%w_]+): missing, update = ", function(name, source)
     local option = causeway._call_option("linear_attention", name)
-    return option and name .. " is " .. option.text:match("^[^;]*") .. ", as in " .. option.example
+    return option and string.format("%s is %s, such as %srand(%s)", name, option.text:match("^[^:;]*"),
+      name == "log_decay" and "-" or "", sizes_of_key(source))
   end },
   { "a nil value %(field '([%a_][%w_]*)'%)$", causeway._absent_field },
   { "(%S+): cannot be written: No such file or directory", function(path)
@@ -259,6 +288,7 @@ local rules = {
     return 'opcount(causal_linear_attention, q, k, v, {method = "recursion"})'
   end },
   { "crossover: options: expected a table", function() return "crossover{r = 128, d = 128}" end },
+  { "(%w+): expected a Tensor, got nothing$", first_result_alone },
   { "(%w+): expected a Tensor, got nothing$", function(_, source)
     return (source:find("[%w_]%s*%(?%s*{%s*[%a_][%w_]*%s*[,}]") or source:find("{%s*inputs%s*="))
       and "one table stands for arguments by name: {q = q, k = k, v = v}; one after the other they need none: (q, k, v)"

@@ -319,8 +319,8 @@ end
 
 -- What other libraries are called where their functions are.
 local libraries = {}
-for name in ("np numpy torch jnp jax lax plt pyplot sns matplotlib F nn functional tf scipy pd json time os random fla "
-  .. "linalg optim cuda"):gmatch("%S+") do
+for name in ("np numpy torch pytorch jnp jax lax plt pyplot sns matplotlib F nn functional tf scipy pd json time os "
+  .. "random fla linalg optim cuda"):gmatch("%S+") do
   libraries[name] = true
 end
 
@@ -387,6 +387,11 @@ local function elsewhere(name, sections)
   end
   local snake = last:gsub("(%l%d?)(%u)", "%1_%2")
   if snake ~= last then return elsewhere(snake, sections) end
+  local here = last:match("^(.+)_$")
+  here = here and (causeway._called_here(here) or here)
+  if here and causeway._metatable("Tensor").__methods[here .. "_"] and manual[here] then
+    return { page = here, how = string.format("A:%s_(...) is %s in place", here, here), said = true }
+  end
   local rule = without_kernel(plain(last))
   return rule and elsewhere(rule, sections)
 end
@@ -438,12 +443,22 @@ local logarithms = { log = true, loglog = true, logscale = true, log_scale = tru
 -- The rules of linear_attention.
 local updates = { linear = true, gated = true, delta = true, gated_delta = true }
 
+-- What of linear_attention is asked of other attention.
+local of_rules = { update = true, update_rule = true, log_decay = true }
+
+-- The length of a block or chunk, which softmax_attention takes none of.
+local blocks = { block = true, block_size = true, chunk = true, chunk_size = true, chunksize = true }
+
 -- What is said of an option that has no place among the known ones, though it has a meaning elsewhere; else nil.
 local function misplaced(name, known)
   local called_causal = name == "causal" or causeway._called_here(name) == "causal"
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"
   end
+  if of_rules[name] and known.layout and known.scale and not known.log_decay then
+    return 'it is linear_attention\'s: update = "gated", log_decay = g'
+  end
+  if known.return_lse and blocks[name] then return "the call chooses its blocks: leave it out" end
   if name == "seed" and known.dtype then return "seed(1) is for all that is drawn after it" end
   local order = known.bhnd and known.bnhd and causeway._elsewhere[plain(name)]
   if order and order.page == "layout" and order.how then return 'it is "' .. order.how:match('"(%l+)"') .. '" here' end
@@ -477,6 +492,9 @@ local function misplaced(name, known)
   end
   if known.xscale and known.yscale and logarithms[name] then
     return 'xscale = "log" and yscale = "log" are the options'
+  end
+  if known.xscale and known.yscale and (name == "labels" or name == "legends" or name == "names") then
+    return 'each curve has its own: plot{{x = x, y = y, label = "a"}, ...}'
   end
   if known.temperature and new_tokens[name] then return 'it is called "tokens" here, see ?generate' end
   if known.with and known.options and name == "method" then
@@ -512,7 +530,7 @@ function causeway._known_here(name, known)
   if wrong_place then return wrong_place end
   local here = causeway._called_here(name)
   local rule = here or plain(name)
-  if known.gated_delta and not known.vanilla and own_calls[rule] then
+  if (known.gated_delta or known.vanilla) and own_calls[rule] then
     return string.format("it is a call of its own: %s(...), see ?%s", rule, rule)
   end
   if here and known[here] then return known_as(name) end
@@ -547,6 +565,7 @@ function causeway._meant_here(name)
     local whole = with_library(name)
     if whole and whole.said then return whole.how end
     if whole and not whole.page then return string.format("it is not here; ?%s says what is nearest", name) end
+    if whole then return known_as(name) end
     if causeway[last] == nil then last = causeway[last:lower()] ~= nil and last:lower() or last end
     if causeway[last] ~= nil and manual[last] then
       return string.format("%s is %s here, without %s before it", name, last, name:sub(1, #name - #last))
@@ -565,6 +584,9 @@ function causeway._meant_here(name)
   if name == "i" then return nil end  -- Julia's unit matrix is I, and i the name of a place
   local meant = call_meant(name) or known_as(name)
   if meant or #name < 3 then return meant end
+  if causeway._metatable("Tensor").__methods[name] then
+    return string.format("it is a method of tensors: A:%s(...)", name)
+  end
   for _, taken in pairs(causeway._options) do
     if taken[name] then
       return string.format("nothing is called %s here; of calls it is an option, see ?%s", name, name)
@@ -610,7 +632,9 @@ end
 local function unknown(name, sections)
   local known = names(sections)
   for other in pairs(causeway._elsewhere) do known[#known + 1] = other end
-  local near = causeway._closest(name, known)
+  table.sort(known)
+  local last = without_library(name)
+  local near = #last > 3 and causeway._closest(last, known) or ""  -- among so many one of three letters is always near
   local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
   local list = found(name, sections)

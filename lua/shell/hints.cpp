@@ -334,9 +334,11 @@ const char* of_dictionaries(const Place& at, std::size_t i) {
     return at.word(i) == "=" && at.word(i + 1) == ">" && at.joins(i + 1) && at.in_call(i) ? of_names : nullptr;
 }
 
+constexpr const char* of_errors = "errors are caught by ok, message = pcall(f, x)";
+
 const char* of_colons(const Place& at, std::size_t i) {
     if (at.word(i) != ":") return nullptr;
-    if (at.word(i - 1) == "try") return "errors are caught by ok, message = pcall(f, x)";
+    if (at.word(i - 1) == "try") return of_errors;
     if (const std::size_t in = at.keyword_before(i, "for", "do"); in < at.size()) {
         const std::size_t list = in + 3;  // for NAME in LIST, for NAME = FIRST
         if (at.is_name(list) && at.word(list) != "range" && at.word(in + 2) == "in") return of_list_loops;
@@ -452,7 +454,7 @@ const char* of_words(const Place& at, std::size_t i) {
     const std::string_view word = at.word(i - 1);
     if (one_of(word, {"help", "doc", "man"})) return "the page of a function is ?name, as ?zeros";
     if (word == "del") return "x = nil forgets x";
-    if (word == "try") return "errors are caught by ok, message = pcall(f, x)";
+    if (word == "try") return of_errors;
     if (one_of(word, {"raise", "throw"})) return "error(\"a sentence\") raises an error";
     if (one_of(word, {"switch", "match"})) return "if x == 1 then ... elseif x == 2 then ... end";
     if (one_of(word, {"class", "struct"})) return "what belongs together is a table: p = {a = 1}, read as p.a";
@@ -618,6 +620,7 @@ std::string syntax_hint(std::string_view source, std::string_view message, const
     }
     // A:mean, as a property is read elsewhere; nobody parts a method from its arguments by the end of a line.
     const bool ends = at_end || one_of(near, {")", ",", ";", "}", "]"});
+    if (place.word(0) == "try" && place.word(1) == ":") return hint + of_errors;  // try: x, to Lua a method of try
     if (message.find(": function arguments expected near ") != std::string_view::npos && ends && !place.has("lambda"))
         return hint + "a method is called with its arguments: A:mean(), A:sum(2)";
     const bool malformed = message.find(": malformed number near ") != std::string_view::npos;

@@ -333,6 +333,13 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
     called("Fleet", "fleet", "FleetAttention");
     CHECK(contains(pages("linspace(0, 1, 5)"), "linspace(a, b, n) is range(a, b, {length = n})."));
     CHECK(contains(pages("string.rep"), "A function of Lua"));
+    CHECK(contains(pages("mul_"), "A:times_(...) is times in place."));
+    CHECK(contains(pages("license"), "The MIT License"));
+    CHECK(contains(pages("about"), "m:about()"));
+    CHECK(contains(pages("loss"), "?mse_loss and ?cross_entropy have lines"));
+    CHECK(contains(pages("cross_attention"), "the nearest here is softmax_attention"));
+    CHECK(contains(pages("np.foo"), "no help for \"np.foo\"; ? lists"));
+    CHECK_FALSE(contains(pages("block"), "do ... end"));
 
     causeway::testing::Shell shell;
     CHECK(shell("local pages, n, wrong = causeway._page_names(), 0, {} "

@@ -123,6 +123,9 @@ TEST_CASE("a path of load that is nearly right has a hint at what is there", "[l
     CHECK(session("load('" + folder / "promts.csv" + "')") ==
           "error: " + folder / "promts.csv" + ": cannot be read: No such file or directory" + hint);
     CHECK(session("load('" + folder / "prompts" + "')").ends_with(hint));
+    // What load cannot read is not meant by what it can.
+    session("io.open('" + folder / "script.py" + "', 'w'):close()");
+    CHECK(!contains(session("load('" + folder / "scrip.npy" + "')"), "hint"));
     CHECK(!contains(session("load('" + folder / "elsewhere.csv" + "')"), "hint"));
     // A file that the user did not name is none of the user's to spell.
     CHECK(!contains(session("p = '" + folder / "prom" + "' load(p .. 'ts.csv')"), "hint"));
@@ -728,6 +731,38 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
     Session session;
     session("x = randn(3); A = randn(2, 3); l = {1, 2}");
     const std::pair<std::string, std::string> habits[] = {
+        {"causal_linear_attention(lowrank('favor+', A, A, {rank = 8}), A)", "result counts: B, C = lowrank(...)"},
+        {"causal_linear_attention(A, A, A, {update = 'gated'})", "it is linear_attention's: update = \"gated\""},
+        {"causal_linear_attention(A, A, A, {log_decay = -1})", "it is linear_attention's: update = \"gated\""},
+        {"causal_linear_attention(A, A, A, {method = 'rwkv7'})", "it is a call of its own: rwkv7(...)"},
+        {"softmax_attention(A, A, A, {block = 16})", "the call chooses its blocks: leave it out"},
+        {"k = ones(1, 4, 9, 8); linear_attention(k, k, k, {update = 'delta'})", "from 0 to 1, such as rand(1, 4, 9)"},
+        {"k = ones(1, 4, 9, 8); linear_attention(k, k, k, {update = 'gated'})", "too, such as -rand(1, 4, 9)"},
+        {"lstsq(A, x)", "inv(A:t() * A) * (A:t() * b)"},
+        {"oracle(A, A, A)", "it is called \"causal_oracle\" here"},
+        {"sorted(l)", "table.sort(l) sorts a list"},
+        {"reduce(l)", "for i, x in ipairs(l) do s = s + x end"},
+        {"count(x)", "sum(gt(x, 0)) counts"},
+        {"x:count()", "sum(gt(x, 0)) counts"},
+        {"sub(A, A)", "A - B is it"},
+        {"div(A, A)", "A / B divides element by element"},
+        {"isfile('a')", "io.open(path) is nil where"},
+        {"exists('a')", "io.open(path) is nil where"},
+        {"set(A)", "it is a method of tensors: A:set(...)"},
+        {"gpu()", "it is a method of tensors: A:gpu(...)"},
+        {"sigmoid_(x)", "it is a method of tensors: A:sigmoid_(...)"},
+        {"unregister_method('fleet')", "register_method with its name again replaces it"},
+        {"remove_method('fleet')", "register_method with its name again replaces it"},
+        {"plot(x, x, {labels = {'a'}})", "plot{{x = x, y = y, label = \"a\"}, ...}"},
+        {"json.encode(l)", "it is called \"json_encode\" here"},
+        {"json.parse('1')", "it is called \"json_decode\" here"},
+        {"torch.zeros_like(A)", "zeros_like(A) is zeros({size(A)}, eltype(A))"},
+        {"ones_like(A)", "ones_like(A) is ones({size(A)}, eltype(A))"},
+        {"pytorch.grad(1)", "pytorch.grad is grad here, without pytorch. before it"},
+        {"try: x", "errors are caught by ok, message = pcall(f, x)"},
+        {"grad(function(y) return math.exp(y) end, 1.5)", "exp(x) is of numbers and of tensors, and grad sees it"},
+        {"scan{step = function(s, y) return math.exp(y.x), s end, inputs = {x = x}, state = 0}",
+         "exp(x) is of numbers and of tensors, and of the values of a step"},
         {"readfile('a.txt')", "io.open(\"a.txt\"):read(\"a\")"},
         {"read('a.txt')", "for line in io.lines(\"a.txt\") do"},
         {"load('a.txt')", "there is no such file; the text of one is io.open(path):read(\"a\")"},
@@ -905,6 +940,9 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         CHECK(contains(said, help));
     }
     CHECK(session("'x' * 2").find("tensor{") == std::string::npos);
+    CHECK(session("A == zeros({size(A)}, eltype(A)) + A") == "true\n");
+    CHECK(session("T = ones(5, 2); T:set(3, 1, 1); near = inv(T:t() * T) * (T:t() * (T * tensor{1, 2})); "
+                  "isapprox(near, tensor{1, 2})") == "true\n");
     CHECK_FALSE(contains(session("norm(3)"), "with a colon"));
 }
 
