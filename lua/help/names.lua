@@ -354,7 +354,7 @@ written("isnothing isnull is_none", "x == nil says it")
 written("missing undef", "no value is nil")
 written("parse", "parse(Int, s) is tonumber(s)")
 written("mod rem fmod divmod", "of numbers the remainder is a % b; of a tensor, A - floor(A / b) * b")
-written("div", "A / B divides element by element; floor(A / b) is whole, of numbers a // b", "*")
+written("div", "A / B divides element by element; whole it is floor(A / b)", "*")
 written("floordiv fld floor_divide", "of numbers it is a // b; of a tensor, floor(A / b)")
 written("isfile isdir exists file_exists", "io.open(path) is nil where nothing is there")
 written("readdir listdir", ";ls at the prompt lists the folder")
@@ -362,7 +362,7 @@ written("vars globals locals", "?whos has the loop over what there is")
 written("isinstance isa", 'type(x) == "table" asks for the type of a value, eltype(A) is that of a tensor')
 written("count count_nonzero", "sum(gt(x, 0)) counts the elements above 0, sum(mask) the ones of a mask")
 written("reduce fold foldl accumulate",
-  "sum, prod, maximum and minimum reduce a tensor; of a list: for i, x in ipairs(l) do s = s + x end")
+  "of a list: for i, x in ipairs(l) do s = s + x end; of a tensor sum, prod")
 written("sub subtract", "A - B is it", "*")
 written("sum_squares", "it is sum(pow(A, 2))", "pow")
 written("string_format f_string fstring", 'a text with values in it is string.format("x = %.3f", x), or "x = " .. x')
@@ -406,7 +406,7 @@ called("check_bound", "claim claims proof proofs theorem theorems lemma errata s
 
 called("benchmark_method", "bench_method bench benchmark")
 written("unregister_method remove_method",
-  "a method stays until the program ends; register_method with its name again replaces it", "register_method")
+  "no method is taken away; register_method with its name again replaces it", "register_method")
 called("benchmark_method", "compare compare_methods", "On tensors of your own; without methods, all are compared:")
 for _, name in ipairs({ "compare", "compare_methods" }) do
   elsewhere[name].line = 'benchmark_method{inputs = {q, k, v}, methods = {"fleet", "vanilla"}}'
@@ -455,7 +455,7 @@ written("write write_file writefile",
   "save(path, x) writes x, results:save(path) a table; io.open(path, \"w\") opens a file for text of yours", "save")
 called("json_encode", "dumps to_json json.encode json.stringify")
 called("json_decode", "loads from_json json.decode json.parse")
-written("json", "json_encode(x) is the text of a value, json_decode(text) the value", "json_encode")
+written("json", "json_encode(x) is the text of a value, json_decode(s) the value", "json_encode")
 called("mkpath", "mkdir makedirs")
 called("display", "show repr disp")
 written("println puts echo", "print(x) prints a line, display(x) shows a value as the prompt does", "display")
@@ -629,7 +629,7 @@ not_here("mixture_of_experts moe feed_forward mlp transformer transformerencoder
 not_here("dropout dropout_p",
   "Nothing is dropped by itself: times(x, gt(rand(1, 8, 100, 64), 0.1)) / 0.9 drops a tenth of x.")
 written("solve linsolve", "inv(A) * b solves A x = b")
-written("lstsq least_squares", "of a tall A of full rank, inv(A:t() * A) * (A:t() * b) is nearest to A x = b", "inv")
+written("lstsq least_squares", "of a tall A of full rank it is inv(A:t() * A) * (A:t() * b)", "inv")
 written("det slogdet logdet determinant",
   "of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant")
 not_here("gradcheck check_gradient check_gradients finite_differences",
