@@ -584,13 +584,13 @@ function causeway._meant_here(name)
   if name == "i" then return nil end  -- Julia's unit matrix is I, and i the name of a place
   local meant = call_meant(name) or known_as(name)
   if meant or #name < 3 then return meant end
-  if causeway._metatable("Tensor").__methods[name] then
-    return string.format("it is a method of tensors: A:%s(...)", name)
-  end
   for _, taken in pairs(causeway._options) do
     if taken[name] then
       return string.format("nothing is called %s here; of calls it is an option, see ?%s", name, name)
     end
+  end
+  if causeway._metatable("Tensor").__methods[name] then
+    return string.format("it is a method of tensors: A:%s(...)", name)
   end
 end
 

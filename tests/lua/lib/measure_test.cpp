@@ -283,7 +283,7 @@ TEST_CASE("benchmark_method checks before it times", "[lua][benchmark]") {
               "causeway.causal_oracle = oracle return r[1].status, r[2].status") == "OOM ok");
     CHECK(lua("local r = benchmark_method(function() return nil end, {lengths = {8}, heads = 1, rank = 2, repeats = 1, "
               "show = false}) return r[1].status, r[1].message") ==
-          "error the function returned nothing, expected a Tensor as its first result");
+          "error user:1: the function returned nothing, expected a Tensor as its first result");
     CHECK(
         lua("local r = benchmark_method(function(B, C, V) return gelu(B * C:t()) * V end, {lengths = {8, 16}, "
             "repeats = 1, show = false}) local good, why = pcall(r.plot, r) local text = tostring(r):gsub('%s+', ' ') "
