@@ -105,6 +105,7 @@ void check_deterministic(const CausalOptions& o) {
 
 std::vector<double> check_decay(const std::vector<double>& decay, Index heads) {
     const auto count = static_cast<Index>(decay.size());
+    if (count > 1 && heads == 1) fail("decay: ", count, " values, expected 1 for the one head");
     if (count > 1 && count != heads) fail("decay: ", count, " values, expected 1 or ", heads, ", one per head");
     for (double gamma : decay) {
         if (!(gamma > 0 && gamma <= 1)) fail("decay: ", gamma, ", expected a number in (0, 1]");

@@ -173,8 +173,7 @@ std::string format(double value, DType type) {
 
 std::string format(const Tensor& a, int columns, int rows) {
     const Shape& shape = a.shape();
-    std::string out =
-        shape.ndim() == 1 ? std::to_string(shape[0]) + "-element Tensor{" + name(a.dtype()) + "}" : a.summary();
+    std::string out = a.summary();
     if (a.size() == 0) return out;
     out += ":";
     const auto width = static_cast<std::size_t>(std::max(columns, 20));

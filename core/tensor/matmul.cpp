@@ -64,7 +64,11 @@ Tensor matmul(const Tensor& left, const Tensor& right) {
                fit_element_by_element(left.shape(), right.shape()) ? "; times(A, B) is the product element by element"
                                                                    : "");
     }
-    const Shape batch = broadcast(leading(a.shape()), leading(b.shape()), "*");
+    const Shape of_a = leading(a.shape()), of_b = leading(b.shape());
+    if (!fit_element_by_element(of_a, of_b))
+        refuse(" do not match: the dimensions before the last two, of the batch, are ", of_a.text(), " and ",
+               of_b.text());
+    const Shape batch = broadcast(of_a, of_b, "*");
     Shape full = batch, result = batch;
     full.push_back(a.shape().back(1));
     full.push_back(b.shape().back());

@@ -156,6 +156,8 @@ Tensor Tensor::reshape(const Shape& shape) const {
     return out;
 }
 
-std::string Tensor::summary() const { return shape_.text() + " Tensor{" + name(dtype_) + "}"; }
+std::string Tensor::summary() const {
+    return shape_.text() + (ndim() == 1 ? "-element" : "") + " Tensor{" + name(dtype_) + "}";
+}
 
 }  // namespace causeway

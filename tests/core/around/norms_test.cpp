@@ -177,7 +177,7 @@ TEST_CASE("what does not fit norms and gates is refused by name", "[around][erro
     };
     const auto nothing = [](DecayGateOptions&) {};
     CHECK(gate(zeros({3}), zeros({3}), nothing) ==
-          "a: a 3 Tensor{Float32}, expected [batch, heads, length], or [batch, heads, length, width]");
+          "a: a 3-element Tensor{Float32}, expected [batch, heads, length], or [batch, heads, length, width]");
     CHECK(gate(x, zeros({2}), nothing) == "A_log: 2, expected 3, one a head");
     CHECK(gate(x, zeros({3}), [&](DecayGateOptions& o) { o.dt_bias = zeros({4}); }) == "dt_bias: 4, expected 3");
     CHECK(gate(x, zeros({3}), [](DecayGateOptions& o) { o.lower_bound = 0; }) ==

@@ -199,7 +199,7 @@ TEST_CASE("what does not fit a short convolution is refused by name", "[around][
     };
     const auto zeros = [](const Shape& s, DType type = DType::f64) { return Tensor::zeros(type, s); };
     CHECK(says([&](Texts& o) { o.x = zeros({3}); }) ==
-          "x: a 3 Tensor{Float64}, expected [batch, length, channels] or [length, channels]");
+          "x: a 3-element Tensor{Float64}, expected [batch, length, channels] or [length, channels]");
     CHECK(says([&](Texts& o) {
               o.weight = zeros({4, 4});
           }) == "weight: 4×4, expected 3×taps, a row for each channel of x");

@@ -32,9 +32,9 @@ TEST_CASE("inputs that do not belong together are named", "[exact][errors]") {
     refused(x, x, ones({2, 2, 8, 4}), {}, "V: batch 2, expected 1 like B");
     refused(x, x, ones({8, 4}), {}, "V: 2 dimensions (8×4), expected 4 like B (1×2×8×4)");
     refused(x, x, ones({1, 2, 8, 4}, DType::f64), {}, "V: Float64, expected Float32 like B");
-    refused(
-        ones({8}), x, x, {},
-        "B: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    refused(ones({8}), x, x, {},
+            "B: a 8-element Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or "
+            "[length, width]");
 }
 
 TEST_CASE("options out of range are named", "[exact][errors]") {
@@ -47,6 +47,8 @@ TEST_CASE("options out of range are named", "[exact][errors]") {
     refused_option(o, "decay: nan, expected a number in (0, 1]");
     o.decay = {0.5, 0.5, 0.5};
     refused_option(o, "decay: 3 values, expected 1 or 2, one per head");
+    const Tensor one_head = ones({1, 1, 8, 4});
+    refused(one_head, one_head, one_head, o, "decay: 3 values, expected 1 for the one head");
     o = {};
     o.block = 0;
     refused_option(o, "block: 0, expected 1 or more");

@@ -368,9 +368,9 @@ TEST_CASE("bad input to linear attention is refused in one sentence", "[gated][e
         },
         "v: heads 3, expected 2 like k, or a multiple for grouped values");
     refused([&](auto& x) { x.v = ones({1, 2, 8, 3}, DType::f64); }, "v: Float64, expected Float32 like q");
-    refused(
-        [&](auto& x) { x.q = ones({8}); },
-        "q: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    refused([&](auto& x) { x.q = ones({8}); },
+            "q: a 8-element Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or "
+            "[length, width]");
     refused([&](auto& x) { x.options.update = "gated-delta"; },
             "update: \"gated-delta\", expected one of \"linear\", \"gated\", \"delta\", \"gated_delta\" (did you mean "
             "\"gated_delta\"?)");

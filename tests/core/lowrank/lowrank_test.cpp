@@ -467,9 +467,9 @@ TEST_CASE("what lowrank refuses is said in one sentence", "[lowrank]") {
             "rank: 4, expected 15 or nothing: taylor has 1 + d + d(d+1)/2 features; with full 1 + d + d² for width 4");
     refused("favor+", x, normal_tensor({1, 2, 9, 4}, 1), {}, "k: 1×2×9×4, expected 1×2×8×4 like q");
     refused("favor+", x, x.to(DType::f32), {}, "k: Float32, expected Float64 like q");
-    refused(
-        "favor+", Tensor::zeros(DType::f32, {8}), x, {},
-        "q: a 8 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+    refused("favor+", Tensor::zeros(DType::f32, {8}), x, {},
+            "q: a 8-element Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or "
+            "[length, width]");
     refused("favor+", x, x, rank_and_seed(4, 1, {{"orthogonl", 1}}),
             "lowrank: favor+ has no option \"orthogonl\" (did you mean \"orthogonal\"?)");
     refused("nystrom", x, x, rank_and_seed(4, 1, {{"iterations", 101}}),

@@ -292,7 +292,8 @@ TEST_CASE("softmax attention names what does not fit", "[softmax]") {
     };
     const auto of = [](Index b, Index h, Index n, Index w) { return Tensor::zeros(DType::f32, {b, h, n, w}); };
     CHECK(refused(Tensor::zeros(DType::f32, {3}), x, x) ==
-          "q: a 3 Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, width]");
+          "q: a 3-element Tensor{Float32}, expected [batch, heads, length, width], [heads, length, width] or [length, "
+          "width]");
     CHECK(refused(x, Tensor::zeros(DType::f32, {4, 6, 3}), x) ==
           "k: 3 dimensions (4×6×3), expected 4 like q (1×4×6×3)");
     CHECK(refused(x, x, x.to(DType::f64)) == "v: Float64, expected Float32 like q");

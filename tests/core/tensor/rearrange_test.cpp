@@ -67,7 +67,7 @@ TEST_CASE("transpose swaps the last two dimensions", "[tensor]") {
         CHECK(identical(transpose(a), permute(a, order)));
         CHECK(identical(transpose(transpose(a)), a));
     }
-    CHECK_THROWS_WITH(transpose(sample({3}, 1)), "t: a 3 Tensor{Float64} has no last two dimensions to swap");
+    CHECK_THROWS_WITH(transpose(sample({3}, 1)), "t: a 3-element Tensor{Float64} has no last two dimensions to swap");
 }
 
 TEST_CASE("a part is what its box holds, and assigning it back restores the tensor", "[tensor]") {

@@ -220,9 +220,9 @@ TEST_CASE("linear_attention and its step name what they cannot use", "[lua][gate
           "user:1: inplace: true, but no state is given, expected one to write to");
     CHECK(lua("step{inplace = 1}") == "user:1: inplace: expected true or false, got a number");
     CHECK(lua("linear_attention(zeros(5), k, v)")
-              .find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);
+              .find("user:1: q: a 5-element Tensor{Float32}, expected [batch, heads, length, width]") == 0);
     CHECK(lua("linear_attention_step(zeros(5), one[2], one[3], one[4])")
-              .find("user:1: q: a 5 Tensor{Float32}, expected [batch, heads, length, width]") == 0);
+              .find("user:1: q: a 5-element Tensor{Float32}, expected [batch, heads, length, width]") == 0);
     const std::string gpu = "user:1: device: \"gpu\" cannot be used, " + causeway::lua::gpu_text();
     CHECK(lua("linear_attention(q, k, v, {device = 'gpu'})") == gpu);
     CHECK(lua("step{device = 'gpu'}") == gpu);

@@ -155,8 +155,9 @@ TEST_CASE("places one by one and masks are read and written", "[lua][tensor]") {
     CHECK(lua("A(p)") ==
           "index 1: a Tensor with 3 in it, expected a mask of 0 and 1, as gt(A, 0) gives it; places stand "
           "in a list: A({p})");
-    CHECK(lua("A(tensor{1, 3})") ==
-          "index 1: a 2 Tensor{Float32}, expected a mask of 3 elements, 0 and 1; places stand in a list: A({p})");
+    CHECK(
+        lua("A(tensor{1, 3})") ==
+        "index 1: a 2-element Tensor{Float32}, expected a mask of 3 elements, 0 and 1; places stand in a list: A({p})");
     CHECK(lua("A(A / 0 - A / 0)").find("index 1: a Tensor with NaN in it") == 0);
     CHECK(lua("A({{1, 4}})") == "index 1: 4, expected 1 to 3");
     CHECK(lua("A({{0}})") == "index 1: 0, expected 1 to 3");
