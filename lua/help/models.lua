@@ -160,7 +160,8 @@ manual.replace_attention = {
   "flash", "standard", "tree" or "ring": softmax attention itself
   a function(q, k, v, scale) that returns the output; q [b, h, N, d], and
     k and v with as many heads. It has to be causal itself: it is tried on a
-    few tokens, and a note says so where later ones change its output
+    few tokens, and a note says so where later ones change its output, or
+    where it fails on them
 
 What it was made with, defaults among it, stands in m:layers() and where m is shown.
 

@@ -396,10 +396,12 @@ local function copy_apart(f)
   end
 end
 
--- Whether the function makes something else of the first tokens where the last one is another; false where it cannot
--- be tried on so few.
-local function looks_ahead(f, layer, on_gpu)
+-- What is to be said of a function in the place of attention after a try on a few tokens: that it fails there, or makes
+-- something else of the first ones where the last one is another; nil where there is nothing.
+local function tried(f, layer, on_gpu)
   local tokens = 8
+  local wanted = table.concat({ 1, layer.heads, tokens, layer.value_width }, "×")
+  local in_c = debug.getinfo(f, "S").what == "C"
   local function output(last)
     local function input(width)
       local x = causeway.randn(1, layer.heads, tokens, width)
@@ -407,29 +409,38 @@ local function looks_ahead(f, layer, on_gpu)
       return on_gpu and x:gpu() or x
     end
     local q, k, v = input(layer.width), input(layer.width), input(layer.value_width)
-    return causeway.f64(copy_apart(f)(q, k, v, layer.scale):cpu())(":", ":", { 1, tokens - 1 }, ":")
+    local o = (in_c and f or copy_apart(f))(q, k, v, layer.scale)
+    local came = type(o) == "userdata" and table.concat({ o:size() }, "×") or causeway._noun(o)
+    if came ~= wanted then raise(string.format("it returned %s, expected o as %s", came, wanted)) end
+    return causeway.f64(o:cpu())(":", ":", { 1, tokens - 1 }, ":")
   end
   local good, one = causeway._without_draws(output, 0)
   local also_good, other = causeway._without_draws(output, 1)
   for _, problem in ipairs({ not good and one, not also_good and other }) do
     if problem and causeway.error_kind(problem) == "interrupted" then error(problem, 0) end
   end
-  if not good or not also_good then return false end
-  return causeway.maximum(causeway.abs(one - other)) > 1e-3 * causeway.maximum(causeway.abs(one))
+  local problem = not good and one or not also_good and other
+  if problem then
+    return string.format("the function fails on the %d tokens on which it is tried: %s", tokens,
+      (tostring(problem):match("^[^\n]*"):gsub("^%S+:%d+: ", "")))
+  end
+  if causeway.maximum(causeway.abs(one - other)) > 1e-3 * causeway.maximum(causeway.abs(one)) then
+    return "the function's output at a token depends on later tokens: m:bits_per_byte, m:predict and m:logits see what "
+      .. "is to be predicted"
+  end
 end
 
---- Puts something else in the place of attention; of a function that looks ahead a note says so, as of factorisations.
+--- Puts something else in the place of attention; of a function that looks ahead a note says so, as of factorisations,
+--- and of one that fails when it is tried, which may be made for other lengths alone.
 local attention = methods.attention
 function methods.attention(m, options)
   attention(m, options)
   local f = options.with
-  if type(f) == "function" and debug.getinfo(f, "S").what ~= "C" then
+  if type(f) == "function" then
     local layer, layers = nil, m:layers()
     for i = #layers, 1, -1 do layer = layers[i].replaced == "a function" and layers[i] or layer end
-    if looks_ahead(f, layer, m:about().device == "gpu") then
-      causeway._note("with: the function's output at a token depends on later tokens: m:bits_per_byte, m:predict and "
-        .. "m:logits see what is to be predicted")
-    end
+    local known = tried(f, layer, m:about().device == "gpu")
+    if known then causeway._note("with: " .. known) end
   end
   return m
 end
@@ -452,6 +463,10 @@ local elsewhere = {
   loss = "m:predict(text) says how well a text is predicted",
   hidden_states = 'm:capture("a text", {layer = 1, what = "hidden"}).hidden is one',
   complete = "m:generate(text) goes on behind a text",
+  heads = "m:layers()[1].heads is that of a layer", num_heads = "m:layers()[1].heads is that of a layer",
+  width = "m:about().width is it", hidden_size = "m:about().width is it",
+  vocab_size = "m:about().vocabulary is it", vocabulary = "m:about().vocabulary is it",
+  context = "m:about().context is it", name = "m:about().path is where it is from", path = "m:about().path is it",
   num_layers = "#m:layers() is their number", n_layers = "#m:layers() is their number",
   device = 'm:about().device is it; model(path, {device = "gpu"}) is a model on the GPU',
   to = 'model(path, {device = "gpu"}) is a model on the GPU',
@@ -471,7 +486,14 @@ function metatable.__index(m, key)
   if methods[key] == nil and elsewhere[key] then
     raise(string.format('a model has no "%s": %s', key, elsewhere[key]))
   end
-  return index_of_class(m, key)
+  local found, method = pcall(index_of_class, m, key)
+  if found then return method end
+  local said = tostring(method):match('a model has no method ".-"$')
+  if not said then error(method, 0) end
+  local names = {}
+  for name in pairs(methods) do names[#names + 1] = name end
+  table.sort(names)
+  raise(said .. ": it has " .. causeway._listed(names))
 end
 
 function metatable.__call()
