@@ -248,7 +248,8 @@ has a NaN is near nothing. A == B asks for equal elements, relative_error for th
 
 manual.text_table = {
   call = "text_table(rows, {columns =, title =, note =, most =, leading = 1})",
-  text = [[A table of results from a list of tables. It shows itself aligned, in a page as HTML.
+  text = [[A table of results from a list of tables. It shows itself aligned, in a page as HTML; t[1] is its first row,
+#t their number.
 
   columns  a list of keys, or of tables with key and, where wanted, title, unit, digits, format, align, and link, a
            function of the row that gives the address to which its cell leads on a page

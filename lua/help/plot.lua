@@ -60,6 +60,7 @@ manual.heatmap = {
   text = [[Draws a matrix: one cell an element, row 1 at the top, light for small and dark for large values; scale "log"
 colours by the logarithm. Where some elements are negative and some positive, 0 is light, and colours go as far below it
 (blue) as above it (red). Of a matrix with more than 512 rows or columns (in a terminal: than fit) means over cells are
-drawn. Labels may have formulas, as those of plot.]],
+drawn. What is NaN or infinite, or not positive with scale = "log", is left blank, ?? in a terminal without colours.
+Labels may have formulas, as those of plot.]],
   example = 'heatmap(randn(16, 16), {title = "Noise"})',
 }

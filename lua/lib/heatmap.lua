@@ -80,6 +80,8 @@ local function draw_text(A, options, log)
   cells, low, high = prepared(cells, log)
   palette, low, high = palette_for(low, high, log)
   local cell = cell_painter(palette, low, high, coloured)
+  local blank = false
+  for _, v in ipairs(cells) do blank = blank or v ~= v end
   local lines = {}
   label_lines(lines, options.title, 2)
   label_lines(lines, options.ylabel ~= nil and "↓ " .. tostring(options.ylabel) or nil, 2)
@@ -98,6 +100,10 @@ local function draw_text(A, options, log)
     high, log, 1)
   if height < all_rows or width < all_columns then
     label_lines(lines, string.format("means over cells: %d×%d of %d×%d", height, width, all_rows, all_columns), 2)
+  end
+  if blank then
+    label_lines(lines, string.format("%s: %s", coloured and "blank" or "??",
+      log and "not positive, or not finite" or "NaN or infinite"), 2)
   end
   return table.concat(lines, "\n")
 end

@@ -66,6 +66,9 @@ local function names_of(grid, order)
       raise(string.format("sweep: grid.%s: expected a list of values, got %s%s", name, noun(values),
         type(values) == "userdata" and ", whose list is A:totable()" or ""))
     end
+    if next(values) == nil then
+      causeway._note(string.format("sweep: grid.%s has no values, so there is nothing to run", name))
+    end
     if not seen[name] then others[#others + 1] = name end
   end
   table.sort(others)

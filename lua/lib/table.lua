@@ -12,6 +12,16 @@
 local causeway = ...
 
 local Table = {}
+
+-- Its rows by their numbers, as results have theirs.
+function Table:__index(key)
+  if math.type(key) == "integer" then return rawget(self, "rows")[key] end
+  local own = rawget(Table, key)
+  if own ~= nil then return own end
+  return getmetatable(Table).__index(Table, key)  -- whom the absent field is told to is the caller of this one
+end
+function Table:__len() return #self.rows end
+
 causeway._only_fields(Table, { what = "a table", fields = "rows columns title note leading most" })
 Table.__name = "Table"
 causeway._can_show(Table)
@@ -520,8 +530,10 @@ function Table:markdown()
     add(function(column) return for_markdown(trimmed(cell_text(column, row))) end)
   end
   if self.note then
-    out[#out + 1] = ""
-    out[#out + 1] = for_markdown(self.note)
+    for line in self.note:gmatch("[^\n]+") do
+      out[#out + 1] = ""
+      out[#out + 1] = for_markdown(line)
+    end
   end
   return causeway._made(table.concat(out, "\n") .. "\n")
 end

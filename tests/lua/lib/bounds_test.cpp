@@ -21,6 +21,9 @@ TEST_CASE("check_bound shows claim, measured, bound and margin, and returns them
     CHECK(lua("return (tostring(check_bound('A2')):find('A2: masking: ‖tril X‖ ≤ U_n ‖X‖', 1, true))") == "1");
     CHECK(lua("return (causeway._page_of('A1')):find('Masking: ‖tril X‖_F ≤ ‖X‖_F.', 1, true) ~= nil") == "true");
     CHECK(lua("return e:markdown()").find("| A2 ") != std::string::npos);
+    // A line of the note is a paragraph.
+    CHECK(lua("return check_bound('B7', {B = ones(4, 2), C = ones(4, 2), V = ones(4, 2)}):markdown()")
+              .find("in Float64\n\nproofs/exact.md; margin: ") != std::string::npos);
     CHECK(lua("return e:latex()").find("\\toprule") != std::string::npos);
     CHECK(lua("local b = check_bound('B7', {B = ones(1, 1, 4, 2), C = ones(1, 1, 4, 2), V = ones(1, 1, 4, 2)}) "
               "local text = b:latex({'claim'}) return text") ==

@@ -88,6 +88,8 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][ta
           " recür   128        OOM\n"
           " n");
     CHECK(lua("t = text_table({N = {1, 2}, time = tensor{3, 4}}) return t:csv()") == "N,time\n1,3\n2,4\n");
+    CHECK(lua("local sum = 0 for _, row in ipairs(t) do sum = sum + row.N end return t[2].N, #t, t[3], sum") ==
+          "2 2 nil 3");
     // As load() gives them: the rows, and behind them the names of the columns.
     CHECK(lua("return text_table({{N = 1, time = 3, x = 5}}, {'time', 'N'}):csv()") == "time,N\n3,1\n");
     CHECK(lua("text_table({N = 1})").find("rows: N is a number, expected a list of rows") != std::string::npos);

@@ -511,7 +511,9 @@ TEST_CASE("a matrix as a heatmap", "[lua][heatmap]") {
           "  0   ░░▒▒▓▓██ 1");
     CHECK(contains(lua("return heatmap(randn(1, 1, 700, 30)):svg()"), "<svg"));
     CHECK(contains(lua("return heatmap(zeros(3, 3)):svg()"), "<svg"));
-    CHECK(contains(lua("return heatmap(f64{{1, 0/0}, {0, 1/0}}, {scale = 'log'})"), "??"));
+    CHECK(contains(lua("return heatmap(f64{{1, 0/0}, {0, 1/0}}, {scale = 'log'})"),
+                   "\n  ??: not positive, or not finite"));
+    CHECK(contains(lua("return heatmap(f64{{1, 0/0}, {0, 1}})"), "\n  ??: NaN or infinite"));
     CHECK(lua("heatmap(3)") == "user:1: A: expected a Tensor, got a number");
     CHECK(lua("heatmap(zeros(2, 3, 4))") == "user:1: A: 2×3×4 Tensor{Float32}, expected one matrix, such as A(1, 1)");
     CHECK(lua("heatmap(zeros(0, 4))") == "user:1: A: 0×4 Tensor{Float32}, expected at least one element");

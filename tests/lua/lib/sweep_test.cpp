@@ -239,6 +239,8 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]"
           "user:1: sweep: grid: 20 without a name, expected names with lists: grid = {N = {128, 256}}");
     CHECK(lua("sweep{grid = {N = {1}, m = {2}}, run = function(N, m) return N end}") ==
           "user:1: sweep: run: a function of 2 values, expected one of a point: run = function(p) return p.N end");
+    CHECK(lua("causeway._note = function(text) noted = text end return #sweep{grid = {N = {}}, run = print}, noted") ==
+          "0 sweep: grid.N has no values, so there is nothing to run");
     CHECK(lua("sweep{grid = {N = {1, 1.0}}, run = print}") == "user:1: sweep: grid.N: 1 appears twice");
     CHECK(lua("sweep{grid = {N = {0/0}}, run = print}").find("user:1: sweep: grid.N: item 1 is ") == 0);
     CHECK(lua("sweep{grid = {N = {1}}, order = {'M'}, run = print}") ==
