@@ -222,7 +222,12 @@ near("causal", "attn_mask attention_mask mask src_mask",
 
 called("*", "mul_matrix @ gemm matrix_product matrix_multiplication")
 written("matmul mm bmm", "A * B is the product of matrices, over the last two dimensions", "*")
-called("*", "/ operator operators arithmetic divide broadcasting")
+called("*", "operator operators arithmetic divide broadcasting")
+written("+ - /", "A + B, A - B and A / B work element by element, with broadcasting", "*")
+written("// %", "of numbers a // b is the quotient rounded down and a % b the remainder; of tensors, ?mod")
+written("== ~= !=", "A == B says whether type, shape and elements are the same; eq(A, B) and ne(A, B) compare element "
+  .. "by element", "eq")
+written("< > <= >=", "a < b compares numbers; of tensors lt(A, B), le, gt and ge compare element by element", "lt")
 called("times", "multiply mul hadamard elementwise_product .* ⊙")
 called("plus", "add")
 called("pow", "power ** ^")
@@ -330,6 +335,16 @@ written("repeat_interleave repelem",
 written("roll circshift", "of N elements, roll(x, k) is cat(x({N - k + 1, N}), x({1, N - k}), 1)")
 written("flip fliplr flipud reverse",
   "of N rows, A from the last to the first is A({range(N, 1, {step = -1})})")
+written("vec", "vec(A) is A:reshape(-1), row after row", "reshape")
+written("minus", "A - B is the difference, with broadcasting", "*")
+written("pad",
+  "of A [n, d], cat(zeros(k, d), A, 1) puts k rows of zeros above it, cat(A, zeros(n, k), 2) k columns behind", "cat")
+written("meshgrid ndgrid", "x:reshape(1, n) and y:reshape(m, 1) stand for an m×n grid, as in their sum; whole they are "
+  .. "x:reshape(1, n) + zeros(m, n) and y:reshape(m, 1) + zeros(m, n)", "reshape")
+written("first", "the first of a list is l[1], of a vector x(1); the first two rows of A are A({1, 2}, \":\")")
+written("corr cor corrcoef pearsonr",
+  "with a = x - mean(x) and b = y - mean(y) the correlation is dot(a, b) / (norm(a) * norm(b))", "dot")
+written("rm", "os.remove(path) removes a file, ;rm at the prompt too")
 written("diff ediff1d", "of N elements, diff(x) is x({2, N}) - x({1, N - 1})")
 written("append push extend push_back", "table.insert(l, x) appends x to a list; tensors are joined by cat(A, B, 1)")
 written("index_select take advanced_indexing fancy_indexing index_put",
@@ -417,7 +432,7 @@ called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic to
 called("clock", "perf_counter monotonic time_ns time.time time.perf_counter")
 called("opcount", "flops flop_count count_flops")
 called("cost", "complexity")
-called("threads", "num_threads set_num_threads nthreads nproc")
+called("threads", "num_threads set_num_threads set_threads nthreads nproc")
 called("machine", "versioninfo version cpuinfo lscpu")
 told("clear clc cls", "Ctrl-L clears the screen at the prompt; x = nil forgets x, clear_output() empties a cell")
 told("history", "The arrows and Ctrl-R go through what was typed; it is kept for the next time.")
@@ -499,9 +514,13 @@ short("title", "caption name header heading label")
 short("lengths", "t n_tokens seq_len seqlen seq_length length tokens")
 short("heads", "h num_heads n_heads nheads")
 short("batch", "batch_size bs")
+short("xrange", "xlim x_lim set_xlim")
+short("yrange", "ylim y_lim set_ylim")
+short("style", "marker markers linestyle ls")
+short("width", "linewidth lw line_width")
 short("by", "group group_by groupby hue color colour series")
-short("xscale", "logx log_x")
-short("yscale", "logy log_y")
+short("xscale", "logx log_x xlog")
+short("yscale", "logy log_y ylog")
 
 -- Options of other libraries' attention that no option stands for here: what is done before or after the call.
 local around_calls = {}
@@ -541,6 +560,7 @@ causeway._instead = {
   numpy = 'save("a.npy", A) writes what numpy.load reads',
   to = "f64(A), f32(A), f16(A), bf16(A) convert it, A:gpu() and A:cpu() move it",
   item = "A(1, 2) is a number already, and so is sum(A)",
+  zero_ = "A:fill_(0) sets all elements to 0",
   backward = gradients, requires_grad_ = gradients, grad = gradients,
   device = "a tensor is on the CPU where A:gpu() has not put it on a GPU",
   contiguous = "a tensor always is",
@@ -683,6 +703,7 @@ told("tutorial readme documentation docs getting_started quickstart introduction
 
 local features = "; elu, relu, sigmoid, softmax and tanh are here"
 written("gelu quick_gelu", "gelu(x) is close to times(x, sigmoid(x * 1.702))" .. features)
+written("erf", "to 4e-4, erf(x) is tanh(x * 1.12838 + pow(x, 3) * 0.1009)")
 written("logsumexp", "logsumexp(x, dim) is m + log(sum(exp(x - m), dim)) with m = maximum(x)")
 written("silu swish", "silu(x) is times(x, sigmoid(x))" .. features, "sigmoid")
 written("leaky_relu leakyrelu prelu", "leaky_relu(x) is relu(x) - relu(-x) * 0.01" .. features)

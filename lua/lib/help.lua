@@ -234,7 +234,9 @@ local function of_lua(name)
     return "  " .. bold(name) .. "\n\n" .. body("A library of Lua with " .. table.concat(names(value), ", "), room(),
       "  ")
   end
-  return "  " .. bold(name) .. "\n\n  A variable of yours: " .. causeway._literal(value):gsub("\n", "\n  ")
+  local text, lead = causeway._literal(value), "  " .. bold(name) .. "\n\n  A variable of yours:"
+  local one_line = not text:find("\n") and causeway._text_width(lead .. text) < room()
+  return lead .. (one_line and " " or "\n\n") .. text
 end
 
 -- All that the page of a name says.
@@ -293,6 +295,28 @@ local function listing(list, sections, topic)
   return table.concat(lines, "\n")
 end
 
+-- The calls that take options, a line for each: whoever knows a call looks for what it takes.
+local function options_by_call(sections)
+  local calls, taken, widest = {}, {}, 0
+  for _, name in ipairs(names(sections)) do
+    local list = {}
+    for _, option in ipairs(causeway._call_options(name) or {}) do list[#list + 1] = option.name end
+    for option in pairs(#list == 0 and manual[name] and causeway._options[name] or {}) do
+      if type(option) == "string" then list[#list + 1] = option end
+    end
+    table.sort(list)
+    if #list > 0 then
+      local call = manual[name] and manual[name].call:match("^m:[%w_]+") or name
+      calls[#calls + 1], taken[call] = call, table.concat(list, ", ")
+      widest = math.max(widest, #call)
+    end
+  end
+  for i, call in ipairs(calls) do
+    calls[i] = hanging("  " .. call .. (" "):rep(widest - #call + 2) .. taken[call], room() + 2)
+  end
+  return table.concat(calls, "\n")
+end
+
 -- The page of a name: all that it is, and the topic of that name.
 local function page(name, sections)
   local parts, list, topic = {}, sections[name] or {}, topics_of(sections)[name]
@@ -303,7 +327,10 @@ local function page(name, sections)
     parts[1] = wrapped(text, room(), "  ")
   end
   for _, section in ipairs(list) do parts[#parts + 1] = section_text(name, section) end
-  if topic and #list == 0 then
+  if name == "options" then
+    local lead = "  " .. bold(name) .. ": " .. causeway._topics[name] .. "; ?name tells of each"
+    table.insert(parts, 1, lead .. "\n\n" .. options_by_call(sections))
+  elseif topic and #list == 0 then
     parts[1] = "  " .. bold(name) .. ": " .. (causeway._topics[name] or "a topic")
     parts[2] = listing(names(topic), sections, name)
   elseif topic then
@@ -314,7 +341,7 @@ end
 
 -- The form in which names are compared: small letters, "_" for blanks and hyphens.
 local function plain(name)
-  return (name:lower():gsub("[%s%-]+", "_"))
+  return name == "-" and name or (name:lower():gsub("[%s%-]+", "_"))
 end
 
 -- What other libraries are called where their functions are.
@@ -440,6 +467,17 @@ local of_columns = { format = true, unit = true, units = true, digits = true, pr
 -- What makes axes logarithmic elsewhere.
 local logarithms = { log = true, loglog = true, logscale = true, log_scale = true, semilogx = true, semilogy = true }
 
+-- What makes one axis logarithmic elsewhere, and what a curve is given there.
+local of_pictures = {}
+local function of_picture(others, how)
+  for name in others:gmatch("%S+") do of_pictures[name] = how end
+end
+of_picture("color colour c", "a curve gets its colour by itself; like = the label of another curve gives it that one's")
+of_picture("marker markers linestyle ls", 'style is "lines", "points", "linespoints" or "dashed"')
+of_picture("linewidth lw line_width", "width = 3 is a line of 3 pixels")
+of_picture("logx log_x xlog", 'it is xscale = "log"')
+of_picture("logy log_y ylog", 'it is yscale = "log"')
+
 -- The rules of linear_attention.
 local updates = { linear = true, gated = true, delta = true, gated_delta = true }
 
@@ -495,6 +533,9 @@ local function misplaced(name, known)
   end
   if known.xscale and known.yscale and (name == "labels" or name == "legends" or name == "names") then
     return 'each curve has its own: plot{{x = x, y = y, label = "a"}, ...}'
+  end
+  if (known.xscale and known.yscale or known.like) and not known.by and of_pictures[name] then
+    return of_pictures[name]
   end
   if known.temperature and new_tokens[name] then return 'it is called "tokens" here, see ?generate' end
   if known.with and known.options and name == "method" then
@@ -685,7 +726,10 @@ local function known_text(name)
   if sections[name] or topics_of(sections)[name] then
     local yours = text and often_yours(sections[name]) and name:find("^[%a_][%w_]*$")
     local pointer = pointer_from(name, sections)
-    return (yours and text .. "\n\n" or "") .. page(name, sections)
+    if yours then
+      for _, section in ipairs(sections[name]) do text = text .. "\n\n" .. body(section.text, room(), "  ") end
+    end
+    return (yours and text or page(name, sections))
       .. (pointer and "\n\n" .. wrapped(pointer, room(), "  ") or "")
   end
   if text then return text end

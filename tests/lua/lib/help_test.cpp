@@ -572,6 +572,8 @@ TEST_CASE("every topic lists its names, and Tab completes them all", "[lua][help
     CHECK(contains(pages("attention"), " row-based Token by token"));
     CHECK(contains(pages("documents"), " fleet Efficient Decoding"));
     CHECK(contains(pages("lowrank"), "the topic lowrank favor+ hedgehog"));
+    CHECK(contains(pages("options"), " isapprox atol, rtol "));
+    CHECK(contains(pages("options"), " m:bits_per_byte window "));
     CHECK(complete(pages.state(), "?gated_delta").words == std::vector<std::string>{"gated_delta", "gated_delta_2"});
     CHECK(complete(pages.state(), "?docu").words == std::vector<std::string>{"documents"});
 }
@@ -591,6 +593,10 @@ TEST_CASE("what a newcomer types first is told as a line", "[lua][help]") {
     const auto page = [&](const std::string& name) { return lua("return (causeway._page_of('" + name + "'))"); };
     CHECK(page("..") == "  ..\n\n  \"a\" .. \"b\" joins texts; numbers become texts by it");
     CHECK(page("...") == "nil");
+    for (const std::string sign : {"+", "-", "/"}) CHECK(page(sign).find("A + B, A - B and A / B") == 2);
+    CHECK(page("%").find("a % b the remainder") != std::string::npos);
+    CHECK(page("==").find("eq(A, B)") != std::string::npos);
+    CHECK(page("<=").find("lt(A, B)") != std::string::npos);
     CHECK(page("gradient").find("What others call gradient is grad here: ?grad") != std::string::npos);
     CHECK(page("isempty").find("next(t) == nil whether a table is") != std::string::npos);
     // Modules of PyTorch, with and without what stands before them.

@@ -121,6 +121,11 @@ TEST_CASE("help finds, suggests and points to Lua's manual", "[lua][program][hel
     CHECK(contains(shown("?dsplay"), "no help for \"dsplay\" (did you mean \"display\"?)"));
     CHECK(contains(shown("?string.rep"), "https://www.lua.org/manual/5.4/manual.html#pdf-string.rep"));
     CHECK(contains(shown("x = 5\n?x"), "A variable of yours: 5"));
+    // What has several lines stands below in lines of its own, without the page of an option of that name.
+    const std::string of_table = shown("s = show_table{{a = 1}};\n?s");
+    CHECK(contains(of_table, "A variable of yours:\n\n a\n ─\n 1\n"));
+    CHECK(contains(of_table, "An option of check_bound"));
+    CHECK_FALSE(contains(of_table, "example"));
     CHECK(shown("help('display')") == shown("?display"));
     CHECK(shown("help(display)") == shown("?display"));
     CHECK(complaint("help({})") == "error: help: expected a name or a function of causeway, got a table\n");
