@@ -84,6 +84,31 @@ local function sizes_of_key(source)
   return "b, h, N"
 end
 
+-- The list that a global of the user's is, and its name, where this pattern stands behind the name in the source; nil
+-- where it is none.
+local function list_before(source, pattern)
+  local object = source:match("([%a_][%w_]*)" .. pattern)
+  local value = object and rawget(_G, object)
+  if causeway._is_plain(value) and #value > 0 then return value, object end
+end
+
+-- What is to be typed where a table that an object has was called as a method.
+local function table_for_method(name, source)
+  local object = source:match("([%a_][%w_]*)[.:]" .. name .. "%s*%(")
+  local known, value = pcall(function() return rawget(_G, object)[name] end)
+  if not object or not known or type(value) ~= "table" then return nil end
+  local list = #value > 0 and string.format(", its first %s.%s[1]", object, name) or ""
+  return string.format("it is a table and not called: %s.%s%s", object, name, list)
+end
+
+-- What is to be typed where the last argument of a call is a call with more results than one.
+local function several_results(name, source)
+  local arguments = arguments_of(name, source)
+  local last = arguments and arguments[#arguments]
+  return last and last:find("^[%a_][%w_.:]*%s*%b()$")
+    and string.format("a call at the end passes on all its results: (%s) is the first alone", last) or nil
+end
+
 -- Whether this value has a method of the name, which is no function of the library's.
 local function has_method(value, name)
   local class = debug.getmetatable(value) or {}
@@ -179,6 +204,22 @@ local rules = {
   end },
   { "attempt to call a nil value %(global '([%w_]+)'%)$", method_for_function },
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name) return calls[name] end },
+  { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name, source)
+    local list, object = list_before(source, ":" .. name)
+    local of_tensors = list and type(list[1]) == "number" and causeway._metatable("Tensor").__methods[name]
+    return of_tensors and string.format("%s is a list: tensor(%s):%s() is of a tensor of it", object, object, name)
+  end },
+  { "attempt to call a table value %(global '([%w_]+)'%)$", function(name, source)
+    local list = list_before(source, "%(")
+    return list and list == rawget(_G, name) and string.format("%s is a list: %s[1] is its first; tensor(%s) makes a "
+      .. "tensor of it", name, name, name)
+  end },
+  { "attempt to call a table value %(method '([%w_]+)'%)$", table_for_method },
+  { "attempt to call a table value %(field '([%w_]+)'%)$", table_for_method },
+  { "([%w_]+): options: expected a table such as .*, got a Tensor$", several_results },
+  { "decay: %d+ values, expected 1%f[^%d]", function()
+    return "a decay for each token is linear_attention's: update = \"gated\", log_decay = log(decay)"
+  end },
   { "attempt to call a nil value %(field '([%w_]+)'%)$", function(name) return calls[name] end },
   { "attempt to index a function value %(%l+ '([%w_]+)'%)$", function(name, source)
     local object = source:match("%f[%w_]([%a_][%w_]*)%." .. name .. "%f[^%w_]")

@@ -469,11 +469,14 @@ const char* of_literals(const Place& at, std::size_t i) {
     return method ? "a method of a text: (\"abc\"):upper()" : nullptr;
 }
 
-// x:repeat(2): a keyword of Lua where a name is to stand.
+// x:repeat(2), repeat(x, 2): a keyword of Lua where a name is to stand.
 const char* of_keywords(const Place& at, std::size_t i) {
+    constexpr const char* of_copies = "copies of A below each other are cat(A, A, 1)";
+    const std::size_t open = at.word(i) == "," ? at.open_bracket(i) : at.size();
+    if (open > 0 && at.word(open) == "(" && at.word(open - 1) == "repeat") return of_copies;
     if (at.word(i) != "repeat") return nullptr;
     if (at.word(i + 1) == "=") return "repeat is a word of Lua; the options are repeats and samples";
-    return one_of(at.word(i - 1), {".", ":"}) ? "copies of A below each other are cat(A, A, 1)" : nullptr;
+    return one_of(at.word(i - 1), {".", ":"}) || at.word(i + 1) == "(" ? of_copies : nullptr;
 }
 
 // with open("a") as f:

@@ -2,6 +2,7 @@
 #include "lua/shell/names.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -507,11 +508,43 @@ std::string note_on_equality(lua_State* L, const Words& words) {
     return "";
 }
 
+// Whether the token at `last` ends a tensor's name, or a call of a function of the library's.
+bool ends_tensor(lua_State* L, const Words& words, std::size_t last) {
+    if (words.is_name(last)) return words[last - 1] != "." && is_tensor_of(L, words[last], 1);
+    if (words[last] != ")" || words.opens[last] == Words::none || !words.is_name(words.opens[last] - 1)) return false;
+    push_causeway(L);
+    push_text(L, words[words.opens[last] - 1]);
+    const bool known = lua_rawget(L, -2) == LUA_TFUNCTION;
+    lua_pop(L, 2);
+    return known;
+}
+
+// A tensor that is read from a place to the one before it, which has no elements: x({2, 1}).
+std::string note_on_empty_range(lua_State* L, const Words& words) {
+    std::vector<std::size_t> open;
+    for (std::size_t i = 0; i < words.tokens.size(); ++i) {
+        const std::string_view token = words[i];
+        if ((token == ")" || token == "}" || token == "]") && !open.empty()) open.pop_back();
+        const bool whole = token == "{" && words[i + 2] == "," && words[i + 4] == "}" && !open.empty() &&
+                           words[open.back()] == "(" && ends_tensor(L, words, open.back() - 1);
+        if (whole) {
+            const std::string from(words[i + 1]), to(words[i + 3]);
+            const long first = std::strtol(from.c_str(), nullptr, 10), last = std::strtol(to.c_str(), nullptr, 10);
+            if (last > 0 && last == first - 1 && from == std::to_string(first) && to == std::to_string(last))
+                return "{" + from + ", " + to + "} is the empty range: backwards it is {range(" + from + ", " + to +
+                       ", {step = -1})}";
+        }
+        if (token == "(" || token == "{" || token == "[") open.push_back(i);
+    }
+    return "";
+}
+
 }  // namespace
 
 std::vector<std::string> notes_on_results(lua_State* L, const std::string& source) {
     const Words words(source);
     if (std::string note = note_on_equality(L, words); !note.empty()) return {std::move(note)};
+    if (std::string note = note_on_empty_range(L, words); !note.empty()) return {std::move(note)};
     for (std::size_t i = 0; i < words.tokens.size(); ++i) {
         if (words[i] != "=" || !words.is_name(i - 1)) continue;
         const bool begins = i == 1 || words[i - 2] == ";", two = words[i - 2] == "," && words.is_name(i - 3);

@@ -655,6 +655,8 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"f(l...)", "f(table.unpack(l))"},
         {"f(x, **l)", "f(q, {causal = true})"},
         {"full((3, 3), 1)", "is fill(x, 2, 3) here"},
+        {"repeat(randn(2, 3), 2)", "cat(A, A, 1)"},
+        {"y = repeat(x, 2)", "cat(A, A, 1)"},
         {"randn((2,3))", "zeros(2, 3)"},
         {"load q.npy", "load(\"q.npy\")"},
         {"load runs/2024-a.csv", "load(\"runs/2024-a.csv\")"},
@@ -931,6 +933,27 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"gradient(f, 2)", "it is called \"grad\" here"},
         {"nn.Linear(3, 4)", "x * W:t() + b"},
         {"lowrank('performr', A, A)", "did you mean \"performer\", here \"favor+\"?"},
+        {"isapprox(svd(A), svd(A))", "(svd(A)) is the first alone"},
+        {"B = randn(1, 1, 4, 3); causal_linear_attention(B, B, B, {decay = rand(1, 1, 4)})", "log_decay = log(decay)"},
+        {"opt = adam{{w = A}}; opt:params()", "it is a table and not called: opt.params"},
+        {"s = sweep{grid = {N = {1}}, run = function() return 1 end}; s:columns()", "its first s.columns[1]"},
+        {"l:sum()", "tensor(l):sum()"},
+        {"l(1)", "l[1] is its first"},
+        {"x:zero_()", "A:fill_(0) sets all elements to 0"},
+        {"plot(x, x, {xlim = {0, 5}})", "it is called \"xrange\" here"},
+        {"plot(x, x, {xlog = true})", "xscale = \"log\""},
+        {"plot(x, x, {color = 'red'})", "a curve gets its colour by itself"},
+        {"plot{{y = x, marker = 'o'}}", "style is \"lines\", \"points\""},
+        {"plot(x, x, {linewidth = 2})", "width = 3 is a line of 3 pixels"},
+        {"vec(A)", "A:reshape(-1)"},
+        {"minus(x, x)", "A - B is the difference"},
+        {"pad(A, 2)", "cat(zeros(k, d), A, 1)"},
+        {"meshgrid(x, x)", "x:reshape(1, n) + zeros(m, n)"},
+        {"first(l)", "the first of a list is l[1]"},
+        {"corr(x, x)", "dot(a, b) / (norm(a) * norm(b))"},
+        {"erf(x)", "tanh(x * 1.12838 + pow(x, 3) * 0.1009)"},
+        {"set_threads(2)", "it is called \"threads\" here"},
+        {"rm('a.txt')", "os.remove(path)"},
     };
     for (const auto& [entry, help] : habits) {
         CAPTURE(entry);
@@ -964,6 +987,9 @@ TEST_CASE("the library's own table and methods of tensors say what they are", "[
     CHECK(noted("type(l)") == "");
     CHECK(contains(noted("l[0]"), "l[1] is the first of l"));
     CHECK(noted("l[0] = 3; l[0]") == "");
+    CHECK(contains(noted("x({2, 1})"), "{2, 1} is the empty range: backwards it is {range(2, 1, {step = -1})}"));
+    CHECK(contains(noted("range(1, 3)({3, 2})"), "{range(3, 2, {step = -1})}"));
+    CHECK(noted("x({1, 0}); f = function(t) return t[1] end; f({2, 1})") == "");
     session("f = function(t) return t^2 end");
     CHECK(contains(session("f\"x = {x}\""), "string.format("));
     CHECK_FALSE(contains(session("f\"x\""), "string.format("));
@@ -1016,6 +1042,17 @@ TEST_CASE("the lines that stand for places, copies and shifts hold", "[lua][eval
     session("k = 2; rows = (A:reshape(n, 1, d) + zeros(n, k, d)):reshape(n * k, d)");
     CHECK(session("maximum(abs(rows - tensor{{1, 2}, {1, 2}, {3, 4}, {3, 4}, {5, 6}, {5, 6}}))") == "0.0\n");
     CHECK(session("A({ids}) == tensor{{5, 6}, {1, 2}}") == "true\n");
+    CHECK(session("A:reshape(-1) == range(1, 6)") == "true\n");
+    CHECK(session("cat(zeros(k, d), A, 1) == tensor{{0, 0}, {0, 0}, {1, 2}, {3, 4}, {5, 6}}") == "true\n");
+    CHECK(session("cat(tensor{{1}, {2}}, zeros(2, 1), 2) == tensor{{1, 0}, {2, 0}}") == "true\n");
+    session("m, n = 2, 3; v, w = range(1, 3), range(1, 2)");
+    CHECK(session("v:reshape(1, n) + zeros(m, n) == tensor{{1, 2, 3}, {1, 2, 3}}") == "true\n");
+    CHECK(session("w:reshape(m, 1) + zeros(m, n) == tensor{{1, 1, 1}, {2, 2, 2}}") == "true\n");
+    session("a = v - mean(v); b = tensor{2, 1, 6}; b = b - mean(b)");
+    CHECK(session("math.abs(dot(a, b) / (norm(a) * norm(b)) - 0.755929) < 1e-6") == "true\n");
+    session("z = tensor{-0.5, 0, 1, 2}");  // and the error function there
+    CHECK(session("maximum(abs(tanh(z * 1.12838 + pow(z, 3) * 0.1009) - tensor{-0.5205, 0, 0.842701, 0.995322})) < "
+                  "4e-4") == "true\n");
     CHECK(session("mask = gt(x, 3); range(1, #mask)(mask) == tensor{2, 3, 4}") == "true\n");
 }
 
