@@ -397,7 +397,9 @@ int method_list(lua_State* L) {
 
 // opcount(f, ...): the operations of the built-in definitions that f(...) calls.
 int opcount(lua_State* L) {
-    if (!lua_isfunction(L, 1)) fail("opcount: expected a function, got a ", type_name(L, 1));
+    const bool callable = luaL_getmetafield(L, 1, "__call") != LUA_TNIL;  // a rule made by recurrence
+    if (callable) lua_pop(L, 1);
+    if (!callable && !lua_isfunction(L, 1)) fail("opcount: expected a function, got a ", type_name(L, 1));
     OperationCount count;
     struct Scope {
         OperationCount* before;

@@ -180,8 +180,9 @@ TEST_CASE("opcount counts the recurrence of a rule", "[lua][recurrence]") {
     REQUIRE(lua(inputs) == "");
     // In 'recurrent': a, what w reads, what is taken out, what is added, what q reads.
     CHECK(lua("local rule = recurrence{a = 0.5, u = kappa, w = kappa} "
-              "return opcount(function() rule(q, k, v, {mode = 'recurrent'}) end).multiplies == 5 * N * d * dv") ==
-          "true");
+              "return opcount(rule, q, k, v, {mode = 'recurrent'}).multiplies == 5 * N * d * dv, "
+              "opcount(function() rule(q, k, v, {mode = 'recurrent'}) end).multiplies == 5 * N * d * dv") ==
+          "true true");
 }
 
 TEST_CASE("rules of the literature are their recurrences", "[lua][recurrence]") {
