@@ -166,7 +166,8 @@ int call_registered(lua_State* L, const CausalOptions& o, Tensor B, Tensor C, Te
 
 constexpr const char* rows_noted = "causeway.noted_cancelled_rows";
 
-// Says once where normalize divides by row sums that leave nothing of V. Asked of whole sequences from an empty state.
+// Says once an entry where normalize divides by row sums that leave nothing of V. Asked of whole sequences from an
+// empty state.
 void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o) {
     if (!o.normalize || counting || o.state || !o.cu_seqlens.empty() || noted(L, rows_noted)) return;
     const auto rows = exact::cancelled_rows(B, C, V, o.decay);
@@ -182,6 +183,12 @@ void note_cancelled_rows(lua_State* L, const Tensor& B, const Tensor& C, const T
                        "): those outputs say little of V. Positive B and C, as elu(x) + 1 or \"favor+\", have no "
                        "such rows."));
 }
+
+}  // namespace
+
+void forget_cancelled_rows(lua_State* L) { forget_note(L, rows_noted); }
+
+namespace {
 
 constexpr const char* dropped_state_noted = "causeway.noted_dropped_state";
 

@@ -26,7 +26,8 @@ std::vector<std::string> registered_names(lua_State* L);
 bool may_grow(lua_State* L, const std::optional<Tensor>& state);
 void note_growth(lua_State* L, std::initializer_list<std::optional<Tensor>> inputs, const char* function,
                  const std::string& rule, const Tensor& state);
-void forget_growth(lua_State* L);  // as a new entry begins
+void forget_growth(lua_State* L);          // as a new entry begins
+void forget_cancelled_rows(lua_State* L);  // likewise
 
 // The options of lowrank in the table at `index`, in lua/bind/lowrank.cpp.
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method);

@@ -15,6 +15,9 @@ then, which state_pool keeps in 8 bits. checkpoint_every = c returns the states 
 sequence as its last value, [checkpoints, h, r, d]; a call with the same c and method that goes on from one of them has
 the bits of the whole.
 
+normalize = true divides row i by the sum of its weights. Most methods carry these sums as one more column of V: they
+then hold V' = [V, 1] and an output as wide beside what cost says, memory that grows with N.
+
 deterministic = "prefix" asks for outputs of which no bit changes with later tokens, another N or other texts in the
 batch; methods() marks the methods that keep this by =, the others are refused. "run" asks for the same bits in every
 run, which every method that is named keeps; "auto" may be another method tomorrow. With either, and with

@@ -9,8 +9,8 @@ as extras.]],
 between heads and steps; it cannot stop the one singular value decomposition or QR of a head that svd, rsvd, nystrom
 and skyformer take, a minute for a rank of some thousands. Entries of B Cᵀ are positive for favor+, lara, taylor,
 hedgehog, skeinformer and transformer-vq; those of svd, rsvd, nystrom, skyformer, linformer and rfa need not be, so
-that a row may sum to nearly nothing or less, and normalize = true, which divides by that sum, then gives large errors
-without a word: lowrank_error shows them. Source: fleet section 3.2, eq. 3.]],
+that a row may sum to nearly nothing or less, and normalize = true, which divides by that sum, then gives large errors,
+as a note says: lowrank_error shows them. Source: fleet section 3.2, eq. 3.]],
   example = [[
 q, k, v = randn(1, 2, 128, 16), randn(1, 2, 128, 16), randn(1, 2, 128, 16)
 B, C = lowrank("favor+", q, k, {rank = 256, seed = 1})

@@ -162,6 +162,10 @@ function causeway._absent_field(name, source)
   if #names == 0 or #names > 40 then return nil end
   table.sort(names)
   local near = causeway._closest(name, names)
+  local captured = { q = true, k = true, v = true, scores = true, output = true, hidden = true }  -- by m:capture
+  local all = captured[name]
+  for _, one in ipairs(names) do all = all and captured[one] end
+  if all then return string.format('%s has no "%s": m:capture{..., what = "%s"} asks for it', path, name, name) end
   local known = near ~= "" and string.format('(did you mean "%s"?)', near) or "but " .. causeway._listed(names)
   return string.format('%s has no "%s" %s', path, name, known)
 end
@@ -313,7 +317,11 @@ local rules = {
   end },
   { "round: argument 2", function() return 'digits of a text are string.format("%.2f", x)' end },
   { "length: expected a Tensor, got a (%l+)", function() return "the length of a list or of a text is #x" end },
-  { 'save: "(.-)" has the extension "%.(%l+)"', function(path, _, _, form)
+  { 'save: "(.-)" has the extension "%.(%l+)"', function(path, source, _, form)
+    if form == "svg" or form == "png" or form == "pdf" then
+      local picture = source:match("save%s*%b()") and source:match("save%s*%(%s*[^,]*,%s*([%a_][%w_]*)%s*%)") or "p"
+      return string.format('a plot is saved by its own method: %s:save("%s")', picture, path)
+    end
     return causeway._forms_of_tables[form] and string.format('rows in this form: text_table(rows):save("%s")', path)
       or nil
   end },

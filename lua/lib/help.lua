@@ -606,7 +606,8 @@ function causeway._meant_here(name)
     local whole = with_library(name)
     if whole and whole.said then return whole.how end
     if whole and not whole.page then return string.format("it is not here; ?%s says what is nearest", name) end
-    if whole then return known_as(name) end
+    local known = whole and known_as(name)
+    if known then return known end
     if causeway[last] == nil then last = causeway[last:lower()] ~= nil and last:lower() or last end
     if causeway[last] ~= nil and manual[last] then
       return string.format("%s is %s here, without %s before it", name, last, name:sub(1, #name - #last))

@@ -472,6 +472,7 @@ local elsewhere = {
   to = 'model(path, {device = "gpu"}) is a model on the GPU',
   cuda = 'model(path, {device = "gpu"}) is a model on the GPU',
   gpu = 'model(path, {device = "gpu"}) is a model on the GPU',
+  choices = "m:score(prompt, choices) says how likely each is",
   save = "a model is only read, its file stays as it is",
   eval = "a model is never in training: nothing is to be set",
   train = "a model is not trained here; grad trains layers of yours: ?grad",

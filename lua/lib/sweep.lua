@@ -340,8 +340,10 @@ local function values_of(result, point, names)
     local kind = type(value)
     if type(name) ~= "string" or kind ~= "number" and kind ~= "string" and kind ~= "boolean" then
       -- Fields such as a Timing's methods live in its metatable; what stands in the table itself must be a result.
-      raise(string.format("sweep: run returned %s = a %s at %s, expected numbers, strings, true or false under names",
-        tostring(name), kind, point_text(point, names)))
+      local timing = type(name) == "string" and (debug.getmetatable(value) or {}).__name == "Timing"
+        and string.format(": %s = btime(f).median, or all of btime(f) in the place of the table", name) or ""
+      raise(string.format("sweep: run returned %s = a %s at %s, expected numbers, strings, true or false under names%s",
+        tostring(name), kind, point_text(point, names), timing))
     end
     if point[name] ~= nil or own_columns[name] then
       raise(string.format('sweep: run returned "%s", which is already the name of a column', name))
@@ -563,6 +565,10 @@ function Results:where(filter, ...)
   if filter ~= nil and type(filter) ~= "function" and not causeway._is_plain(filter) then raise_filter(filter, ...) end
   local choose = filter
   if type(filter) ~= "function" then
+    if filter and type(filter[1]) == "boolean" then  -- where{rank == 64}
+      raise(string.format("where: filter: {%s}, a comparison, expected {name = value}, as in results:where{%s = %s}",
+        tostring(filter[1]), self.columns[1] or "N", self[1] and causeway._literal(self[1][self.columns[1]]) or "128"))
+    end
     for name in pairs(filter or {}) do check_column(self, name, "filter") end
     choose = function(row) return fits(row, filter or {}) end
   end
@@ -660,6 +666,15 @@ function Results:plot(x, y, options)
   if y == nil then raise('plot: y: nothing, expected the name of a column, as in results:plot("N", "time")') end
   check_column(self, x, "plot: x")
   check_column(self, y, "plot: y")
+  for _, axis in ipairs({ { "x", x }, { "y", y } }) do
+    for _, row in ipairs(self) do
+      local value = row[axis[2]]
+      if value ~= nil and type(value) ~= "number" then
+        raise(string.format('plot: %s: column "%s" holds %s, expected numbers; by = "%s" makes a curve of each of them',
+          axis[1], axis[2], causeway._literal(value), axis[2]))
+      end
+    end
+  end
   by = by or other_parameter(self, x, y)
   if not causeway._add_curves(given, self, x, y, by, err) then
     raise(string.format("plot: no row has both %s and %s; the columns are %s", tostring(x), tostring(y),

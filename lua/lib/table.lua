@@ -21,6 +21,7 @@ function Table:__index(key)
   return getmetatable(Table).__index(Table, key)  -- whom the absent field is told to is the caller of this one
 end
 function Table:__len() return #self.rows end
+Table.__methods = Table  -- what Tab completes
 
 causeway._only_fields(Table, { what = "a table", fields = "rows columns title note leading most" })
 Table.__name = "Table"
@@ -236,6 +237,7 @@ end
 
 causeway._options.text_table = { columns = true, title = true, note = true, most = true, align = true,
   leading = true }
+causeway._options.show_table = causeway._options.text_table
 
 -- The last number of a list in which some may be missing.
 local function last_of(column, key)
@@ -671,6 +673,7 @@ end
 
 --- Prints a table of results and returns it.
 function causeway.show_table(rows, options)
+  if causeway._is_plain(options) and not options[1] then causeway._check_options("show_table", options) end
   local result = causeway.text_table(rows, options)
   causeway._show(result)
   return result

@@ -234,6 +234,15 @@ private:
         return false;
     }
 
+    // What the metatable at the top names as __methods or, where it names none, as __index.
+    void push_inherited() {
+        lua_pushliteral(L_, "__methods");
+        if (lua_rawget(L_, -2) == LUA_TTABLE) return;
+        lua_pop(L_, 1);
+        lua_pushliteral(L_, "__index");
+        lua_rawget(L_, -2);
+    }
+
     // Replaces the table at the top by its field, looked up without calling anything; false where there is none.
     bool to_field(std::string_view name) {
         for (int depth = 0; depth < 8 && to_fields(); ++depth) {
@@ -244,8 +253,7 @@ private:
             }
             lua_pop(L_, 1);
             if (!lua_getmetatable(L_, -1)) return false;
-            lua_pushliteral(L_, "__index");
-            lua_rawget(L_, -2);
+            push_inherited();
             lua_replace(L_, -3);
             lua_pop(L_, 1);
         }
@@ -278,8 +286,7 @@ private:
         for (int depth = 0; depth < 8 && to_fields(); ++depth) {
             add_keys(methods && !is_table);
             if (!lua_getmetatable(L_, -1)) break;
-            lua_pushliteral(L_, "__index");
-            lua_rawget(L_, -2);
+            push_inherited();
             lua_replace(L_, -3);
             lua_pop(L_, 1);
         }

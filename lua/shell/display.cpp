@@ -287,7 +287,7 @@ void begin_entry(lua_State* L) {
     lua_setfield(L, -2, "__mode");
     lua_setmetatable(L, -2);
     lua_setfield(L, LUA_REGISTRYINDEX, shown_key);
-    forget_growth(L);
+    forget_growth(L), forget_cancelled_rows(L);
 }
 
 bool shown_in_entry(lua_State* L, int index) {

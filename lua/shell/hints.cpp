@@ -261,9 +261,12 @@ std::string of_named_arguments(const Place& at, std::size_t i) {
         if (at.word(end) == ")") break;
         name = end + 1;
     }
-    const std::string before = at.text(open + 1, first - 1);
-    const std::string call =
-        std::string(at.word(open - 1)) + "(" + before + (before.empty() ? "" : ", ") + "{" + named + "})";
+    const std::string before = at.text(open + 1, first - 1), comma = before.empty() ? "" : ", ";
+    const std::string_view function = at.word(open - 1);
+    // An optimiser takes all in one table: Adam(W, lr=0.01) is adam{W, lr = 0.01}.
+    if (one_of(function, {"Adam", "AdamW", "SGD", "adam", "sgd"}))
+        return (function.back() == 'D' || function == "sgd" ? "sgd{" : "adam{") + before + comma + named + "}";
+    const std::string call = std::string(function) + "(" + before + comma + "{" + named + "})";
     const bool short_enough = call.size() <= 100 && call.find('\n') == std::string::npos;
     return general + (short_enough ? call : "f(q, {method = \"fleet\"})");
 }
@@ -506,6 +509,7 @@ const char* of_signs(const Place& at, std::size_t i) {
     if (sign == "!" && at.starts_line(i) && is_command(at.word(i + 1))) return of_the_system;
     if (sign == "!" && at.joins(i) && at.is_name(i - 1) && at.word(i + 1) == "(")
         return one_of(before, {"push", "append"}) ? "table.insert(l, x) appends x to a list"
+               : before == "seed"                 ? "seed(0) begins the random numbers anew"
                                                   : "what changes its tensor ends in _ here: x:exp_()";
     if (sign == "|" && at.word(i + 1) == ">" && at.joins(i + 1)) return "x |> f is written f(x)";
     if (sign == "//" && at.starts_line(i)) return "a comment begins with --";

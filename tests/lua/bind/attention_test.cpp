@@ -177,6 +177,10 @@ TEST_CASE("rows whose weights cancel under normalize are noted once", "[lua][att
     CAPTURE(once);
     CHECK(contains(once, "note: causal_linear_attention: normalize divides by the sum of a row's weights"));
     CHECK(once.find("note: ") == once.rfind("note: "));
+    // A later entry is told of its own rows.
+    const std::string entry = "causal_linear_attention(x, randn(1, 2, 50, 4), v, {normalize = true});";
+    const std::string twice = squeezed(run_program({"-e", inputs, "-e", entry, "-e", entry}).err);
+    CHECK(twice.find("note: ") != twice.rfind("note: "));
     CHECK(err("causal_linear_attention(exp(x), exp(x), v, {normalize = true})") == "");
     CHECK(err("causal_linear_attention(x, x, v)") == "");
     CHECK(err("B, C = lowrank('favor+', x, x) causal_linear_attention(B, C, v, {normalize = true, decay = 0.9})") ==

@@ -440,6 +440,7 @@ TEST_CASE("a model says what it is within a line of a terminal", "[lua][model]")
     CHECK(lua("return m.genrate") == "user:1: a model has no method \"genrate\" (did you mean \"generate\"?)");
     CHECK(lua("m:save('x')") == "user:1: a model has no \"save\": a model is only read, its file stays as it is");
     CHECK(lua("return m.foo").starts_with("user:1: a model has no method \"foo\": it has about, attention, "));
+    CHECK(lua("m:choices('a', {'b'})").ends_with("m:score(prompt, choices) says how likely each is"));
     CHECK(lua("return m.heads") == "user:1: a model has no \"heads\": m:layers()[1].heads is that of a layer");
     CHECK(lua("return m[1]") == "user:1: a model has methods and no elements: ?model");
     CHECK(lua("m.x = 3") == "user:1: a model has no fields to set: its methods are in ?model");

@@ -318,7 +318,7 @@ TEST_CASE("names of the literature and of other libraries lead to the page here"
     called("proofs", "check_bound", "check_bound(claim, inputs)");
     called("BTHD", "layout", "layout = \"bnhd\"");
     // An option is not called by the name of a method of models, which takes it.
-    CHECK(contains(pages("options"), " temperature "));
+    CHECK(contains(pages("options"), " temperature"));
     CHECK_FALSE(contains(pages("options"), "m:generate An option"));
     CHECK(contains(pages("temperature"),
                    "Of m:generate: temperature = 0, the default, always takes the likeliest token"));
