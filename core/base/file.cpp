@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -42,11 +43,8 @@ void check_path(const std::string& path) {
 
 // The file a chain of symbolic links ends at, so that saving through a link keeps the link.
 std::string resolve(const std::string& path) {
-    char* real = ::realpath(path.c_str(), nullptr);
-    if (!real) return path;
-    std::string out = real;
-    std::free(real);
-    return out;
+    const std::unique_ptr<char, decltype(&std::free)> real(::realpath(path.c_str(), nullptr), &std::free);
+    return real ? std::string(real.get()) : path;
 }
 
 // Nanoseconds of the last change of the content. Not that of the inode, which a new name or mode changes too: a file
