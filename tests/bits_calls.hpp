@@ -72,6 +72,7 @@ protected:
         put_deterministic(o, kind);
         if (!on_gpu_ && coin()) o.chunk = 1 + below(100);
         if (coin()) o.scale = 0.125;
+        o.qk_l2norm = below(4) == 0;
         if (!gradient && below(4) == 0) o.checkpoint_every = 1 + below(70);
         gate_ = one_of<double>({0.001, 0.1, 2});
         const Heads h = heads();
@@ -83,7 +84,7 @@ protected:
         if (gradient) kind.arguments.push_back({Entries::normal, std::max(h.q, h.v), dv, t});
         put_state(kind, {1, h.v, dk, dv}, t, gradient);
         kind.name = (gradient ? "gradient " : "") + o.update + (channels ? " (channels) " : " ") + o.mode + " " +
-                    o.deterministic + " " + causeway::name(t);
+                    o.deterministic + " " + causeway::name(t) + (o.qk_l2norm ? " qk_l2norm" : "");
         kind.call = [=, this](const Joined& in) {
             LinearOptions with = o;
             std::size_t at = 3;

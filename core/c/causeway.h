@@ -165,6 +165,7 @@ typedef struct causeway_linear_options {
     int64_t checkpoint_every;     /* not 0: the states after so many tokens, twice so many ... of each sequence */
     causeway_tensor* checkpoints; /* where those go, [checkpoints, h, d_k, d_v] */
     const char* deterministic;    /* NULL: "prefix" */
+    int32_t qk_l2norm;            /* not 0: q and k are first divided by their lengths, sqrt(sum x^2 + 1e-6) */
 } causeway_linear_options;
 
 /* state: after the last token, [b, h, d_k, d_v], of packed sequences [n, h, d_k, d_v]; NULL: not wanted. */

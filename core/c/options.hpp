@@ -104,6 +104,7 @@ Options linear_options(const causeway_linear_options& o, Read&& read) {
     if (o.mode) options.mode = o.mode;
     if (o.chunk != 0) options.chunk = static_cast<Index>(o.chunk);
     options.scale = read_number(o.scale).value_or(options.scale);
+    options.qk_l2norm = o.qk_l2norm != 0;
     options.log_decay = read("log_decay", o.log_decay);
     options.beta = read("beta", o.beta);
     options.state = read("state", o.state);

@@ -18,6 +18,7 @@ struct LinearOptions {
     std::string mode = "chunkwise";
     Index chunk = 64;
     double scale = 1;
+    bool qk_l2norm = false;
     std::optional<Tensor> state;
     std::vector<Index> cu_seqlens;
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
@@ -25,6 +26,13 @@ struct LinearOptions {
     Index checkpoint_every = 0;
     std::string deterministic = std::is_same_v<Tensor, causeway::Tensor> ? "prefix" : "run";  // on a GPU it costs time
 };
+
+// The options for q and k that were divided by their lengths.
+template <class Options>
+Options without_l2norm(Options o) {
+    o.qk_l2norm = false;
+    return o;
+}
 
 // A step as the shell calls it: the C++ function always advances the state in place, the shell only when asked to, and
 // keeps the states where it is given a place for them.
@@ -74,6 +82,10 @@ std::vector<Option<S>> of_all_linear_calls() {
          .member = &S::scale,
          .text = "factor on q (in ONNX 1/sqrt(d_k) by default)",
          .example = "scale = 1 / math.sqrt(8)"},
+        {.name = "qk_l2norm",
+         .member = &S::qk_l2norm,
+         .text = "whether q and k are first divided by their lengths, √(Σ x² + 1e-6), as l2norm does; on a GPU within "
+                 "the kernel where it runs on tensor cores with at most one gate a head"},
         state_indices_option<S>("the slots of a pool of states that the sequences have, one each, counted from 1; the "
                                 "state is then the pool, [slots, h, d_k, d_v]",
                                 "state = zeros(4, 2, 8, 8), state_indices = {3}"),

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "core/around/norms.hpp"
 #include "core/base/text.hpp"
 #include "core/gated/checkpoints.hpp"
 #include "core/kit/callers_order.hpp"
@@ -170,7 +171,8 @@ void write_states(const Tensor& states, const Sizes& c, Tensor& state) {
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
     Call c{check_sizes(q, k, v, o), q, k, v, {}, {}, {}};
-    c.q = q.to(c.compute), c.k = k.to(c.compute), c.v = v.to(c.compute);
+    const auto rows_of = [&](const Tensor& x) { return (o.qk_l2norm ? l2norm(x) : x).to(c.compute); };
+    c.q = rows_of(q), c.k = rows_of(k), c.v = v.to(c.compute);
     if (has_gate(c.update)) {
         c.log_decay = each_head_of(*o.log_decay, c.compute, {c.batch, c.heads, c.N, c.gates});
         check_log_decay(c.log_decay);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/around/norms.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "core/gated/gates.hpp"
@@ -261,6 +262,7 @@ void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Te
     using namespace gated;
     const Sizes c = check_sizes(q, k, v, o);
     check_step(c, q, k, v, state, O, o);
+    if (o.qk_l2norm) return linear_attention_step(l2norm(q), l2norm(k), v, state, O, calls::without_l2norm(o), states);
     if (states) {
         states->clear();
         for (Index t = 0; t < c.N; ++t) states->emplace_back(c.compute, c.state_shape);

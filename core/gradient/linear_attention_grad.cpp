@@ -1,5 +1,6 @@
 #include "core/gradient/linear_attention_grad.hpp"
 
+#include "core/around/norms.hpp"
 #include "core/gradient/as_given.hpp"
 #include "core/gradient/check.hpp"
 #include "core/gradient/registry.hpp"
@@ -71,8 +72,10 @@ LinearGradient gradient::linear_attention_grad_by(const Runner& runner, const Te
     check_output_gradient(dO, call);
     gradient::check_no_states(o);
     Tensor dS = check_state_gradient(dstate, v, call);
-    return call.compute == DType::f64 ? compute<double>(runner, call, q, k, v, dO, o, dS)
-                                      : compute<float>(runner, call, q, k, v, dO, o, dS);
+    LinearGradient out = call.compute == DType::f64 ? compute<double>(runner, call, q, k, v, dO, o, dS)
+                                                    : compute<float>(runner, call, q, k, v, dO, o, dS);
+    if (o.qk_l2norm) out.dq = l2norm_grad(q, out.dq), out.dk = l2norm_grad(k, out.dk);
+    return out;
 }
 
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,

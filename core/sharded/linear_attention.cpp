@@ -188,6 +188,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                              [](std::int64_t x) { return in_quotes((&*gated::modes().begin() + x)->name); }},
                             {"chunk:", o.chunk},
                             {"scale:", std::bit_cast<std::int64_t>(o.scale), bits_text},
+                            {"qk_l2norm:", o.qk_l2norm, truth},
                             {"state: given", o.state ? 1 : 0, truth},
                             {"sharded:", team.parts, truth},
                             {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},

@@ -2,11 +2,14 @@
 // floor: the time to read q, k, v, g and β and to write o once at the copy bandwidth measured in the same run.
 //
 //   bench_delta                          checks, then times
-//   bench_delta check | time | packed    one of them; a second argument picks the cases whose name contains it
+//   bench_delta check | time | packed | lengths    one of them; a second argument picks the cases whose name contains
+//   it
 //
 // packed: as many tokens as packed sequences in one call, with the bits of deterministic = "prefix" too, as a call for
-// each of them, as a batch, and as one sequence.
+// each of them, as a batch, and as one sequence. lengths: q and k divided by their lengths within the call, by kernels
+// of their own before it, and not at all.
 
+#include "gpu/around/norms.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/bench/delta_inputs.cuh"
 #include "gpu/bench/gated_problem.hpp"
@@ -20,6 +23,8 @@ using bench::Gates;
 using std::int64_t;
 
 namespace {
+
+using causeway::gpu::Buffer, causeway::gpu::LengthOptions;  // core has others of these names
 
 enum class Keys { independent, correlated };  // correlated: cosines about 0.5
 
@@ -326,6 +331,50 @@ bool time_packed(const std::vector<Problem>& problems, const std::string& only, 
     return all;
 }
 
+// x := x / √(Σ x² + ε) of contiguous rows, into `to`.
+void divide_by_lengths(const void* x, const Buffer& to, Type type, int64_t rows, int width, cudaStream_t stream) {
+    around::NormArgs n{};
+    n.x = x, n.type = type, n.rows = rows, n.width = width, n.eps = static_cast<float>(LengthOptions().eps);
+    around::norm(n, to.data(), stream);
+}
+
+bool time_lengths(const std::vector<Problem>& problems, const std::string& only, cudaStream_t stream) {
+    std::printf("%-34s %9s %9s %9s %9s %9s\n", "lengths", "without", "within", "before", "norms", "apart");
+    bool all = true;
+    for (const Problem& p : problems) {
+        if (p.name.find(only) == std::string::npos) continue;
+        const GatedTensors t = make(p, 9, stream);
+        const int64_t keys = p.B * p.H * p.N, queries = keys * p.group;
+        // Rows of length 2^-4 ... 2^4, so that dividing by it matters.
+        const auto stretch = [&](const Buffer& x, int64_t rows) {
+            bench::stretch_rows<<<static_cast<unsigned>((rows + 7) / 8), 256, 0, stream>>>(x.as<__nv_bfloat16>(), rows,
+                                                                                           p.dk);
+            check_launch("stretching rows");
+        };
+        stretch(t.q, queries), stretch(t.k, keys);
+        const Buffer unit_q(t.q.bytes()), unit_k(t.k.bytes()), o(t.o.bytes());
+        GatedArgs within = t.args, before = t.args;
+        within.length_eps = static_cast<float>(LengthOptions().eps);
+        before.q = unit_q.data(), before.k = unit_k.data(), before.o = o.data();
+        const auto norms = [&] {
+            divide_by_lengths(t.args.q, unit_q, p.type, queries, p.dk, stream);
+            divide_by_lengths(t.args.k, unit_k, p.type, keys, p.dk, stream);
+        };
+        const auto run_within = [&] { delta_hopper(within, stream); };
+        const auto run_before = [&] { norms(), delta_hopper(before, stream); };
+        run_within(), run_before();
+        check(cudaStreamSynchronize(stream), "running delta_hopper");
+        // All columns of the first head, beside what kernels of their own give.
+        const auto head = [&](const Buffer& x) { return bench::numbers(x.data(), p.type, 0, p.N * p.dv); };
+        const double apart = bench::deviation(head(t.o), head(o)).relative();
+        all = all && apart <= bound(p);
+        const auto ms = [&](auto&& call) { return each_of(call, stream); };
+        std::printf("%-34s %9.4f %9.4f %9.4f %9.4f %9.2e\n", p.name.c_str(), ms([&] { delta_hopper(before, stream); }),
+                    ms(run_within), ms(run_before), ms(norms), apart);
+    }
+    return all;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -334,15 +383,25 @@ int main(int argc, char** argv) try {
     const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
     Stream stream;
     bool ok = true;
-    if (what != "time" && what != "packed") ok = check_all(what == "check" ? only : "", stream);
-    if (what != "check" && what != "time") {
+    if (what.empty() || what == "check") ok = check_all(what == "check" ? only : "", stream);
+    if (what.empty() || what == "packed") {
         ok = time_packed({{.name = "gated delta", .H = 32},
                           {.name = "delta", .H = 32, .gates = Gates::none},
                           {.name = "quarter", .H = 32, .gates = Gates::quarter}},
                          only, stream) &&
              ok;
     }
-    if (what != "check" && what != "packed") {
+    if (what.empty() || what == "lengths") {
+        ok = time_lengths({{.name = "gated delta N=8192", .H = 32, .N = 8192},
+                           {.name = "gated delta N=100000", .H = 32, .N = 100000},
+                           {.name = "h=16 of q and k, 32 of v, N=8192", .B = 16, .H = 2, .N = 8192},
+                           {.name = "quarter h=32 N=8192", .H = 32, .N = 8192, .gates = Gates::quarter},
+                           {.name = "delta N=8192", .H = 32, .N = 8192, .gates = Gates::none},
+                           {.name = "d=64 gated delta N=8192", .H = 32, .N = 8192, .dk = 64, .dv = 64}},
+                          only, stream) &&
+             ok;
+    }
+    if (what.empty() || what == "time") {
         const std::vector<Case> cases = {
             {{.name = "gated delta N=100000", .H = 32, .N = 100000}, 2.2, 1.2},
             {{.name = "gated delta N=8192", .H = 32, .N = 8192}, 0.22, 0.12},

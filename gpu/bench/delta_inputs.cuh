@@ -45,6 +45,16 @@ static __global__ void unit_rows(T* x, int64_t rows, int width, int64_t step, bo
     for (int i = lane; i < width; i += 32) r[i] = static_cast<T>(static_cast<float>(r[i]) * by);
 }
 
+// Row t of `width` contiguous elements times 2^(t % 9 - 4).
+template <class T>
+static __global__ void stretch_rows(T* x, int64_t rows, int width) {
+    const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
+    if (row >= rows) return;
+    const float by = exp2f(static_cast<float>(row % 9 - 4));
+    for (int i = threadIdx.x % 32; i < width; i += 32)
+        x[row * width + i] = static_cast<T>(static_cast<float>(x[row * width + i]) * by);
+}
+
 static __global__ void fill_gates(float* g, int64_t n, int64_t tokens, Gates kind, uint64_t seed) {
     const int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
     if (i >= n) return;

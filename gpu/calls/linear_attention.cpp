@@ -47,6 +47,16 @@ void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
     a.q_stride = of_inputs(a.H * a.group, n.shared_queries), a.k_stride = of_inputs(a.H, n.shared_keys);
 }
 
+}  // namespace
+
+UnitRows unit_rows(const Tensor& q, const Tensor& k, const LinearOptions& o) {
+    LengthOptions lengths;
+    lengths.stream = o.stream;
+    return {l2norm(q, lengths), l2norm(k, lengths)};
+}
+
+namespace {
+
 // For checks that compare addresses: nothing is read there.
 std::optional<causeway::Tensor> view_of(const std::optional<Tensor>& x) {
     if (!x) return {};
@@ -245,6 +255,13 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     GatedArgs& a = call.args;
+    if (o.qk_l2norm) {
+        if (gated::is_causal(a, n, o) || !takes_lengths(o.mode, a, gated::keeps_prefix(o))) {
+            const gated::UnitRows unit = gated::unit_rows(q, k, o);
+            return linear_attention(unit.q, unit.k, v, calls::without_l2norm(o));
+        }
+        a.length_eps = static_cast<float>(LengthOptions().eps);
+    }
     LinearResult out{Tensor(q.dtype(), n.output, o.stream), gated::first_states(n, o), {}};
     a.o = out.O.data(), a.state = out.state.as<float>();
     const bool anything = out.O.size() > 0 || out.state.size() > 0;
@@ -272,6 +289,11 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& o, std::vector<Tensor>* states) {
+    if (o.qk_l2norm) {
+        gated::check(q, k, v, o);
+        const gated::UnitRows unit = gated::unit_rows(q, k, o);
+        return linear_attention_step(unit.q, unit.k, v, state, O, calls::without_l2norm(o), states);
+    }
     LinearOptions given = o;
     if (!o.state_indices.empty()) given.state = state;
     gated::Call call = gated::check(q, k, v, given);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/gated/linear_attention.hpp"
+#include "gpu/around/norms.hpp"
 #include "gpu/calls/pieces.hpp"
 #include "gpu/gated/problem.hpp"
 #include "gpu/tensor/places.hpp"
@@ -64,6 +65,19 @@ void each_part(const Call& call, cudaStream_t stream, F&& f) {
     SomeHeads some = heads_together(call.sizes);
     if (some.together == some.period) return f(call, some);
     for (; some.first < some.period; some.first += some.together) f(part_of(call, some, stream), some);
+}
+
+// q and k divided by their lengths, for calls that cannot do it themselves.
+struct UnitRows {
+    Tensor q, k;
+};
+UnitRows unit_rows(const Tensor& q, const Tensor& k, const LinearOptions&);
+// out.dq and out.dk become what arrives at q and k, from what arrives at their unit_rows().
+template <class Gradient>
+void gradient_of_unit_rows(const Tensor& q, const Tensor& k, Gradient& out, const LinearOptions& o) {
+    LengthOptions lengths;
+    lengths.stream = o.stream;
+    out.dq = l2norm_grad(q, out.dq, lengths), out.dk = l2norm_grad(k, out.dk, lengths);
 }
 
 // The options as those of the CPU, of forms alone.

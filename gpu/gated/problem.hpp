@@ -19,6 +19,7 @@ struct GatedArgs {
     const float* beta = nullptr;  // on the device, contiguous [B, H, N]; null: no delta rule
     float* state = nullptr;       // on the device, contiguous [B, H, dk, dv], in and out; null: zeros, dropped
     float scale = 1;
+    float length_eps = 0;  // above 0 q and k are first divided by √(Σ x² + length_eps), where a form can (registry.hpp)
     Workspace workspace;
 };
 

@@ -29,7 +29,7 @@ const std::vector<GatedForm>& gated_forms() {
     static const std::vector<GatedForm> list{
         {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, false, delta_hopper_takes,
          delta_hopper_workspace, delta_hopper, delta_hopper_packed_workspace, delta_hopper_packed, false,
-         delta_hopper_prefix_workspace, delta_hopper_prefix},
+         delta_hopper_prefix_workspace, delta_hopper_prefix, true},
         {"channels", "chunkwise", "Kimi Team 2025; Yang et al. 2024 (GLA), §4", true, false, gated_channels_takes,
          gated_channels_workspace, gated_channels, gated_channels_packed_workspace, gated_channels_packed},
         {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace, gated_portable,
@@ -43,9 +43,17 @@ const std::vector<GatedForm>& gated_forms() {
 }
 
 const GatedForm& gated_form(const std::string& mode, const GatedArgs& a, bool prefix) {
-    for (const GatedForm& form : gated_forms())
-        if (form.mode == mode && (!prefix || form.keeps_prefix()) && form.takes(a)) return form;
+    for (const GatedForm& form : gated_forms()) {
+        const bool can = (!prefix || form.keeps_prefix()) && (a.length_eps == 0 || form.lengths);
+        if (form.mode == mode && can && form.takes(a)) return form;
+    }
     fail("mode: no form of \"", mode, "\" on the GPU computes this call");
+}
+
+bool takes_lengths(const std::string& mode, const GatedArgs& a, bool prefix) {
+    GatedArgs without = a;
+    without.length_eps = 0;
+    return gated_form(mode, without, prefix).lengths;
 }
 
 void check_channels(const std::string& mode) { check(mode, &GatedForm::channels, "with a gate per key channel"); }

@@ -101,6 +101,12 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
     causeway::gradient::check_no_states(o);
+    if (o.qk_l2norm) {
+        const gated::UnitRows unit = gated::unit_rows(q, k, o);
+        LinearGradient out = linear_attention_grad(unit.q, unit.k, v, dO, calls::without_l2norm(o), dstate);
+        gated::gradient_of_unit_rows(q, k, out, o);
+        return out;
+    }
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),

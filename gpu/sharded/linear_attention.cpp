@@ -87,6 +87,10 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_checkpoints(o.checkpoint_every, several);
     refuse_prefix(o.deterministic, several);
     const gated::Call call = gated::check(q, k, v, o);
+    if (o.qk_l2norm) {
+        const gated::UnitRows unit = gated::unit_rows(q, k, o);
+        return linear_attention_sharded(unit.q, unit.k, v, calls::without_l2norm(o), sharding);
+    }
     const auto& n = call.sizes;
     sharded::refuse_shared(n);
     if (gated::is_causal(call.args, n, o)) {

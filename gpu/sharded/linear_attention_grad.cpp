@@ -28,6 +28,12 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     refuse_prefix(o.deterministic, "a gradient on several GPUs");
     const gated::Call call = gated::check(q, k, v, o);
+    if (o.qk_l2norm) {
+        const gated::UnitRows unit = gated::unit_rows(q, k, o);
+        auto out = linear_attention_grad_sharded(unit.q, unit.k, v, dO, calls::without_l2norm(o), dstate, sharding);
+        gated::gradient_of_unit_rows(q, k, out, o);
+        return out;
+    }
     const auto& n = call.sizes;
     sharded::refuse_shared(n);
     gated::check_gradients(n, v, dO, dstate);

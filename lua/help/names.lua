@@ -534,6 +534,7 @@ around("output_final_state return_final_state return_final_states return_state f
   "the final state is the second result: o, S = linear_attention(q, k, v)")
 around("use_qk_l2norm_in_kernel use_qk_l2norm qk_l2norm qk_norm l2norm",
   "give l2norm(q) and l2norm(k), queries and keys of length 1")
+short("qk_l2norm", "use_qk_l2norm_in_kernel use_qk_l2norm qk_norm l2norm")
 around("a_log dt_bias dt dt_softplus delta_softplus dt_limit use_gate_in_kernel safe_gate lower_bound",
   "the gate is made before the call, for linear_attention: log_decay = decay_gate(a, A_log, {dt_bias = t})")
 around("gv", "a gate for each channel of the values is a step of scan, S * diag(x.gv)")

@@ -59,15 +59,12 @@ local function converted(call, given, names, defaults)
   local state, scale = optional(given, names.state, call), checked(given, "scale", call, "number", "a number")
   -- The state is returned in either case, behind the output.
   checked(given, "output_final_state", call, "boolean", "true or false")
-  if checked(given, "use_qk_l2norm_in_kernel", call, "boolean", "true or false") then
-    q, k = causeway.l2norm(q), causeway.l2norm(k)
-  end
   local gate = convention(given, call, "gate", gates, defaults.gate)
   if convention(given, call, "state_order", orders, defaults.state) == "vk" and state then state = state:t() end
   return {
     q = q, k = k, v = v, update = update_of(g, beta), log_decay = g and log_decay(g, gate), beta = beta, state = state,
     scale = scale or 1 / math.sqrt(causeway.size(q, causeway.ndims(q))), cu_seqlens = given.cu_seqlens,
-    layout = "bnhd",
+    layout = "bnhd", qk_l2norm = checked(given, "use_qk_l2norm_in_kernel", call, "boolean", "true or false"),
   }
 end
 

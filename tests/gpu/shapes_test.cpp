@@ -130,7 +130,7 @@ std::string gated_case(Draw& draw, std::string& text) {
                 batch = draw.one_in(3) ? 2 : 1, N = draw.length(mode == "parallel" ? 700 : 2600);
     LinearOptions o;
     o.update = update, o.mode = mode;
-    o.scale = draw.of({1.0, 0.25});
+    o.scale = draw.of({1.0, 0.25}), o.qk_l2norm = !gradient && draw.one_in(4);
     const Tensor q = draw.unit_rows({batch, queries, N, dk}, type), k = draw.unit_rows({batch, keys, N, dk}, type),
                  v = draw.tensor({batch, h, N, dv}, type);
     const double size = draw.of({0.0, 1e-4, 0.05, 3.0, 60.0});
@@ -153,9 +153,10 @@ std::string gated_case(Draw& draw, std::string& text) {
     if (draw.one_in(2)) o.state = draw.tensor({sequences, h, dk, dv}, DType::f32, 0.3);
     text = sentence(update, gradient ? " gradient " : " ", mode, " ", name(type), " batch ", batch, " heads ", queries,
                     " ", keys, " ", h, " N ", N, " dk ", dk, " dv ", dv, channels ? " channels" : "", " gate ", size,
-                    o.state ? " state" : "", o.cu_seqlens.empty() ? "" : " packed");
+                    o.state ? " state" : "", o.cu_seqlens.empty() ? "" : " packed", o.qk_l2norm ? " qk_l2norm" : "");
     gpu::LinearOptions there;
     there.update = update, there.mode = mode, there.scale = o.scale, there.cu_seqlens = o.cu_seqlens;
+    there.qk_l2norm = o.qk_l2norm;
     if (o.log_decay) there.log_decay = on_device(*o.log_decay, DType::f32);
     if (o.beta) there.beta = on_device(*o.beta, DType::f32);
     if (o.state) there.state = on_device(*o.state, DType::f32);

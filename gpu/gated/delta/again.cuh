@@ -15,10 +15,23 @@ __device__ __forceinline__ E* row_of(const void* x, const Strides& s, uint32_t b
     return static_cast<E*>(const_cast<void*>(x)) + b * s.batch + h * s.head + token * s.token;
 }
 
+// 1/√(Σ x² + ε) of a row, half of which this thread has, from first_row on; 1 where the call does not divide by
+// lengths.
+template <bool lengths, int rows, class E>
+__device__ __forceinline__ float factor_of(const E* x, int first_row, const Work& work) {
+    if constexpr (!lengths) return 1;
+    float sum = 0;
+#pragma unroll
+    for (int e = 0; e < rows; ++e)
+        if (first_row + e < work.dk) sum = fmaf(static_cast<float>(x[e]), static_cast<float>(x[e]), sum);
+    sum += __shfl_xor_sync(all_lanes, sum, 1);
+    return rsqrtf(sum + work.length_eps);
+}
+
 // S ← a S, u = β (v - kᵀ S) or v, S ← S + k uᵀ, o = scale · qᵀ S for every token of the walk, in the order of the
 // definition. Written are the elements of o that are not finite; the others are in memory already; and the last state,
 // where it is wanted. Two threads have a column of the state, half of its rows each.
-template <class E, int R, int D, bool delta, bool packed>
+template <class E, int R, int D, bool delta, bool packed, bool lengths>
 __device__ __noinline__ void walk_again(const Work& work, Split<packed> split, uint32_t warpgroup) {
     constexpr int rows = R / 2;
     const int thread = threadIdx.x % 128, first_row = thread % 2 * rows,
@@ -40,6 +53,7 @@ __device__ __noinline__ void walk_again(const Work& work, Split<packed> split, u
         const float a = split.g ? exp2f(fmaxf(split.g[t] * limits::log2_e, -limits::zero_gate_bits)) : 1.0f;
         float written =
             real ? static_cast<float>(row_of<E>(work.v, work.v_stride, split.b, split.kv_h, before + t)[column]) : 0.0f;
+        const float factor = factor_of<lengths, rows>(k, first_row, work);
         float seen = 0;
 #pragma unroll
         for (int e = 0; e < rows; ++e) {
@@ -48,8 +62,9 @@ __device__ __noinline__ void walk_again(const Work& work, Split<packed> split, u
         }
         if constexpr (delta) {
             seen += __shfl_xor_sync(all_lanes, seen, 1);
-            written = beta[t] * (written - seen);
+            written = beta[t] * (written - factor * seen);
         }
+        written *= factor;
 #pragma unroll
         for (int e = 0; e < rows; ++e)
             if (first_row + e < work.dk) S[e] = fmaf(static_cast<float>(k[e]), written, S[e]);
@@ -60,6 +75,7 @@ __device__ __noinline__ void walk_again(const Work& work, Split<packed> split, u
         for (int e = 0; e < rows; ++e)
             if (first_row + e < work.dk) sum = fmaf(static_cast<float>(q[e]), S[e], sum);
         sum += __shfl_xor_sync(all_lanes, sum, 1);
+        sum *= factor_of<lengths, rows>(q, first_row, work);
         if (!real || thread % 2 == 1) continue;
         E& o = row_of<E>(work.o, work.o_stride, split.b, split.h, before + t)[column];
         if (!is_finite(static_cast<float>(o))) o = static_cast<E>(work.scale * sum);

@@ -13,11 +13,11 @@
 
 namespace causeway::gpu::gated_delta {
 
-template <class E, int R, int D, bool delta, bool packed>
+template <class E, int R, int D, bool delta, bool packed, bool lengths>
 struct Auxiliary {
     const Pipelines<R, D> pipes;
     const Split<packed> split;
-    const float scale;
+    const float scale, length_eps;
     const int warp;
     // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.
     const int kept_lane;
@@ -39,16 +39,66 @@ struct Auxiliary {
         pipes.k.consumer_wait(n);
         times_keys<E, R>(kk, pipes.k.at(n), pipes.k.at(n));
     }
-    // Waits for K Kᵀ and the gates of the n-th chunk, and writes its A to shared memory, to one of two buffers.
+    // Of a row of a tile, half of which this lane has, and lane ^ 16 the other: 1/√(Σ x² + ε).
+    __device__ __forceinline__ float factor_of_row(uint32_t tile, int row, int half) const {
+        float even = 0, odd = 0;
+#pragma unroll
+        for (int i = 0; i < R / 16; ++i) {
+            const uint32_t at = R == 128 ? half * tile_bytes + swizzle_128(row, i) : swizzle_128(row, 4 * half + i);
+            const float4 x = ptx::ld_shared_f32x4(tile + at);
+            const float words[4] = {x.x, x.y, x.z, x.w};
+#pragma unroll
+            for (float word : words) {
+                const float2 pair = unpack(E{}, __float_as_uint(word));
+                even = fmaf(pair.x, pair.x, even), odd = fmaf(pair.y, pair.y, odd);
+            }
+        }
+        const float sum = even + odd;
+        return rsqrtf(sum + __shfl_xor_sync(0xFFFFFFFF, sum, 16) + length_eps);
+    }
+    // Multiplies the gates of chunk c by the factors of its keys and, where there are outputs, of its queries. Half of
+    // the lanes have the keys' part of a row, the others the queries'.
+    __device__ __forceinline__ void multiply_by_lengths(uint32_t c) const {
+        const uint32_t n = c - split.start, gates = pipes.gate.at(n);
+        const int lane = ptx::laneid(), row = 16 * warp + lane % 16, half = lane / 16;
+        pipes.k.consumer_wait(n);
+        const float of_key = factor_of_row(pipes.k.at(n), row, half);
+        float of_query = 1;
+        if (c >= split.first) {
+            pipes.q.consumer_wait(c - split.first);
+            of_query = factor_of_row(pipes.q.at(c - split.first), row, half);
+        }
+        ptx::mbarrier_wait(pipes.gates_alone(n), pipes.gate.phase_of(n));
+        const auto multiply = [&](uint32_t at, float by) { ptx::st_shared(at, by * ptx::ld_shared_f32(at)); };
+        if (half == 0) {
+            ptx::st_shared(gates + k_factor_at(row), of_key);
+            multiply(gates + from_start_at(row), of_key), multiply(gates + to_end_at(row), of_key);
+            multiply(gates + to_sixteenth_at(row), of_key);
+        } else {
+            ptx::st_shared(gates + q_factor_at(row), of_query);
+            multiply(gates + q_from_start_at(row), of_query);
+        }
+        ptx::mbarrier_arrive(pipes.gate.full(n));
+    }
+    // Waits for the gates of chunk c, which nobody has waited for before. A consumer's wait orders the stores of the
+    // other warps before what follows.
+    __device__ __forceinline__ void wait_for_gates(uint32_t c) const {
+        if constexpr (lengths) multiply_by_lengths(c);
+        pipes.gate.consumer_wait(c - split.start);
+    }
+    // Waits for K Kᵀ of the n-th chunk, whose gates are there, and writes its A to shared memory, to one of two
+    // buffers.
     __device__ __forceinline__ void leave_keys(float (&kk)[32], uint32_t n, uint32_t buffer) const {
         const int lane = ptx::laneid(), row = 16 * warp + lane / 4;
         const uint32_t gates = pipes.gate.at(n);
-        pipes.gate.consumer_wait(n);
-        const float beta0 = ptx::ld_shared_f32(gates + beta_at(row)),
-                    beta1 = ptx::ld_shared_f32(gates + beta_at(row + 8));
+        float beta0 = ptx::ld_shared_f32(gates + beta_at(row)), beta1 = ptx::ld_shared_f32(gates + beta_at(row + 8));
+        if constexpr (lengths) {
+            beta0 *= ptx::ld_shared_f32(gates + k_factor_at(row));
+            beta1 *= ptx::ld_shared_f32(gates + k_factor_at(row + 8));
+        }
         ptx::wgmma_wait<0>();
         ptx::hold(kk);
-        write_triangle(kk, gates, triangle.diagonal(warp), triangle.below(buffer), warp, lane, beta0, beta1);
+        write_triangle<lengths>(kk, gates, triangle.diagonal(warp), triangle.below(buffer), warp, lane, beta0, beta1);
     }
 
     template <bool with_outputs>
@@ -62,12 +112,14 @@ struct Auxiliary {
             // Nothing to make here. But an arrival before the stage is full would count for its previous use, so this
             // waits until it is.
             pipes.k.consumer_wait(n_all);
-            pipes.gate.consumer_wait(n_all);
+            wait_for_gates(c);
         }
         if constexpr (with_outputs) {
             pipes.q.consumer_wait(n_out);
             pipes.k.consumer_wait(n_all);
             times_keys<E, R>(qk, pipes.q.at(n_out), pipes.k.at(n_all));
+            // With the delta rule these gates were waited for in the step before.
+            if constexpr (!delta) wait_for_gates(c);
         }
         const int lane = ptx::laneid();
         const uint32_t gates = pipes.gate.at(n_all);
@@ -85,10 +137,8 @@ struct Auxiliary {
             queue_keys(kk, next);
         }
         if constexpr (with_outputs) {
-            // With the delta rule leave_keys() has waited for these gates already, in the step before.
-            if constexpr (!delta) pipes.gate.consumer_wait(n_all);
             pipes.p.producer_acquire(n_out);
-            write_scores<E>(qk, pipes.p.at(n_out), gates, scale, warp, lane);
+            write_scores<E, lengths>(qk, pipes.p.at(n_out), gates, scale, warp, lane);
             pipes.p.producer_commit(n_out, kept_lane);
         }
         if constexpr (delta) {
@@ -98,7 +148,10 @@ struct Auxiliary {
         }
         ptx::mbarrier_arrive(pipes.gate.empty(n_all));
         // Buffer n_all + 1 was last read in the step before, and since then all warps have passed the named barrier.
-        if constexpr (delta) leave_keys(kk, next, n_all + 1);
+        if constexpr (delta) {
+            if (next > n_all) wait_for_gates(c + 1);
+            leave_keys(kk, next, n_all + 1);
+        }
     }
 
     __device__ __forceinline__ void run() const {
@@ -106,6 +159,7 @@ struct Auxiliary {
         if constexpr (delta) {
             float kk[32];
             queue_keys(kk, 0);
+            wait_for_gates(split.start);
             leave_keys(kk, 0, 0);
         }
         for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);

@@ -45,7 +45,7 @@ __device__ __forceinline__ void sum_up(float (&sum)[2], int lane) {
 }
 
 // A lane has the tokens lane and 32 + lane. The gates of the next chunk are on their way while these are worked on.
-template <int R, int D, bool delta, bool packed>
+template <int R, int D, bool delta, bool lengths, bool packed>
 __device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& work, Split<packed> split) {
     const int lane = threadIdx.x % 32;
     const float *g = split.g, *beta = delta ? split.beta(work) : nullptr;
@@ -73,18 +73,22 @@ __device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& wo
         const float all = __shfl_sync(0xFFFFFFFF, sum[1], 31);
         const float sixteenth[2] = {__shfl_sync(0xFFFFFFFF, sum[0], lane | 15),
                                     __shfl_sync(0xFFFFFFFF, sum[1], lane | 15)};
-        pipes.gate.producer_acquire(c - split.start);
+        const uint32_t n = c - split.start, to = pipes.gate.at(n);
+        pipes.gate.producer_acquire(n);
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const uint32_t to = pipes.gate.at(c - split.start);
             const int token = 32 * i + lane;
+            const float from_start = ptx::ex2_approx(sum[i]);
             ptx::st_shared(to + G_at(token), sum[i]);
-            ptx::st_shared(to + from_start_at(token), ptx::ex2_approx(sum[i]));
+            ptx::st_shared(to + from_start_at(token), from_start);
             ptx::st_shared(to + to_end_at(token), ptx::ex2_approx(all - sum[i]));
             ptx::st_shared(to + beta_at(token), now[i]);
             ptx::st_shared(to + to_sixteenth_at(token), ptx::ex2_approx(sixteenth[i] - sum[i]));
+            if constexpr (lengths) ptx::st_shared(to + q_from_start_at(token), from_start);
         }
-        ptx::mbarrier_arrive(pipes.gate.full(c - split.start));  // every lane for itself
+        if (lengths && lane == 31) ptx::st_shared(to + uint32_t{offsetof(DeltaGates, all)}, ptx::ex2_approx(all));
+        // Every lane for itself; where the call divides by lengths, the auxiliary warpgroup multiplies by them first.
+        ptx::mbarrier_arrive(lengths ? pipes.gates_alone(n) : pipes.gate.full(n));
     }
 }
 

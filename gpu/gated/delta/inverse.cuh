@@ -40,11 +40,13 @@ __device__ __forceinline__ uint32_t columns_of_block(int lane) {
     return (lane % 8 + 8 * (lane / 16)) * half_row + lane / 8 % 2 * 16;
 }
 
-// This warp's rows of A from the products of keys with keys, into shared memory.
+// This warp's rows of A from the products of keys with keys, into shared memory. beta0, beta1: of the lane's two rows,
+// with `lengths` times the factors of their keys.
+template <bool lengths = false>
 __device__ __forceinline__ void write_triangle(float (&kk)[32], uint32_t gates, uint32_t diagonal, uint32_t below,
                                                int warp, int lane, float beta0, float beta1) {
     const int col = 2 * (lane % 4);
-    each_decayed(kk, gates, warp, beta0, beta1, false, [&](int m, auto on_diagonal) {
+    each_decayed<lengths>(kk, gates, warp, beta0, beta1, false, [&](int m, auto on_diagonal) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float* x = kk + 8 * m + 4 * i;

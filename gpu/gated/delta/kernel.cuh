@@ -20,7 +20,8 @@ struct Registers {
 template <int D>
 constexpr unsigned threads = 256 + 2 * D;  // producers, auxiliary warpgroup, a state warpgroup for 64 columns of v
 
-template <class E, int R, int D, bool delta, bool packed>
+// lengths: whether the call divides q and k by their lengths.
+template <class E, int R, int D, bool delta, bool packed, bool lengths>
 __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constant__ Maps maps,
                                                             const __grid_constant__ Work work) {
     using S = Shared<R, D>;
@@ -31,7 +32,7 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
         ptx::prefetch_tensor_map(maps.q), ptx::prefetch_tensor_map(maps.k), ptx::prefetch_tensor_map(maps.v),
             ptx::prefetch_tensor_map(maps.o);
         if constexpr (packed) ptx::mbarrier_init(pipes.landed(), 1);
-        pipes.init();
+        pipes.template init<lengths>();
     }
     if (work.making) ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();  // for the heads that take maps, and for the states that splits start from
@@ -49,15 +50,15 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
         ptx::reg_dealloc<Registers<D>::producers>();
         // Of packed sequences the whole warp loads and stores: the last chunk needs more than TMA.
         if (packed ? warp == 0 : threadIdx.x == 0) load(pipes, maps, work, split);
-        else if (warp == 1) make_gates<R, D, delta>(pipes, work, split);
+        else if (warp == 1) make_gates<R, D, delta, lengths>(pipes, work, split);
         else if ((packed || lane == 0) && warp - 2u < S::state_warpgroups) store<E>(pipes, maps, work, split, warp - 2);
     } else if (warpgroup == 1) {
         if constexpr (D == 128) ptx::reg_dealloc<Registers<D>::auxiliary>();
         else ptx::reg_alloc<Registers<D>::auxiliary>();
-        Auxiliary<E, R, D, delta, packed>{pipes, split, work.scale, warp, lane}.run();
+        Auxiliary<E, R, D, delta, packed, lengths>{pipes, split, work.scale, work.length_eps, warp, lane}.run();
     } else {
         ptx::reg_alloc<Registers<D>::state>();
-        StateWarpgroup<E, R, D, delta, packed>(pipes, work, split).run();
+        StateWarpgroup<E, R, D, delta, packed, lengths>(pipes, work, split).run();
     }
 }
 

@@ -24,7 +24,7 @@ inline Work work_of(const GatedArgs& a, const Blocks& p, const Scratch& scratch)
     Work work{};
     work.column_blocks = static_cast<uint32_t>(p.column_blocks);
     work.heads = static_cast<uint32_t>(a.H * a.group), work.group = static_cast<uint32_t>(a.group);
-    work.N = a.N, work.dk = a.dk, work.dv = a.dv, work.scale = a.scale;
+    work.N = a.N, work.dk = a.dk, work.dv = a.dv, work.scale = a.scale, work.length_eps = a.length_eps;
     work.g = a.gates ? a.g : nullptr, work.beta = a.beta;
     work.initial = work.final = a.state;
     work.q = a.q, work.k = a.k, work.v = a.v, work.o = a.o;
@@ -46,7 +46,7 @@ inline void copy_states(Work& work, const GatedArgs& a, const Blocks& p, const G
 }
 
 // The kernels of a group, one after the other; `walks`: its list on the device.
-template <class E, int R, int D, bool delta, bool packed>
+template <class E, int R, int D, bool delta, bool packed, bool lengths>
 void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& group, const Walk* walks,
                   cudaStream_t stream) {
     // n walks from the list's place `at` on, each with `blocks` thread blocks.
@@ -55,8 +55,8 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
         return static_cast<unsigned>(n * blocks);
     };
     const auto walk = [&](unsigned blocks, bool after) {
-        launch(delta_rule<E, R, D, delta, packed>, "launching delta_rule", blocks, threads<D>, shared_bytes<R, D>, 1,
-               after, stream, maps, work);
+        launch(delta_rule<E, R, D, delta, packed, lengths>, "launching delta_rule", blocks, threads<D>,
+               shared_bytes<R, D>, 1, after, stream, maps, work);
     };
     if (group.parts > 0) {
         const std::int64_t cut_at = group.outputs + group.parts;
@@ -79,18 +79,22 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
     walk(grid(0, group.outputs, p.batch_heads * p.column_blocks), group.parts > 0);
 }
 
-// f<E, R, D, delta>() of a call: its element type and sizes as constants.
+// f<E, R, D, delta, lengths>() of a call: its element type and sizes as constants.
 template <class F>
 void with_sizes(const GatedArgs& a, const Blocks& p, F&& f) {
-    const auto by_delta = [&]<class E, bool delta>() {
-        if (a.dk <= 64 && p.columns == 64) return f.template operator()<E, 64, 64, delta>();
-        if (a.dk <= 64) return f.template operator()<E, 64, 128, delta>();
-        if (p.columns == 64) return f.template operator()<E, 128, 64, delta>();
-        return f.template operator()<E, 128, 128, delta>();
+    const auto by_rule = [&]<class E, bool delta, bool lengths>() {
+        if (a.dk <= 64 && p.columns == 64) return f.template operator()<E, 64, 64, delta, lengths>();
+        if (a.dk <= 64) return f.template operator()<E, 64, 128, delta, lengths>();
+        if (p.columns == 64) return f.template operator()<E, 128, 64, delta, lengths>();
+        return f.template operator()<E, 128, 128, delta, lengths>();
+    };
+    const auto by_lengths = [&]<class E, bool delta>() {
+        if (a.length_eps > 0) by_rule.template operator()<E, delta, true>();
+        else by_rule.template operator()<E, delta, false>();
     };
     const auto by_type = [&]<class E>() {
-        if (a.beta) by_delta.template operator()<E, true>();
-        else by_delta.template operator()<E, false>();
+        if (a.beta) by_lengths.template operator()<E, true>();
+        else by_lengths.template operator()<E, false>();
     };
     if (a.type == Type::Float16) by_type.template operator()<__half>();
     else by_type.template operator()<__nv_bfloat16>();

@@ -14,8 +14,8 @@ void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream) {
     const Group all = p.group();
     copy_states(work, a, p, all, scratch, stream);
     const Maps maps = maps_of(a);
-    with_sizes(a, p, [&]<class E, int R, int D, bool delta>() {
-        launch_group<E, R, D, delta, false>(maps, work, p, all, nullptr, stream);
+    with_sizes(a, p, [&]<class E, int R, int D, bool delta, bool lengths>() {
+        launch_group<E, R, D, delta, false, lengths>(maps, work, p, all, nullptr, stream);
     });
 }
 

@@ -15,8 +15,8 @@ void run_packed_hopper(const GatedArgs& a, const PackedPlan& p, cudaStream_t str
         check(cudaMemcpyAsync(scratch.walks, group.walks.data(), group.walks.size() * sizeof(Walk),
                               cudaMemcpyHostToDevice, stream),
               "copying the walks over packed sequences");
-        with_sizes(a, p, [&]<class E, int R, int D, bool delta>() {
-            launch_group<E, R, D, delta, true>(maps, work, p, group, scratch.walks, stream);
+        with_sizes(a, p, [&]<class E, int R, int D, bool delta, bool lengths>() {
+            launch_group<E, R, D, delta, true, lengths>(maps, work, p, group, scratch.walks, stream);
         });
     }
 }

@@ -23,7 +23,17 @@ struct ChunkGates {
     float to_sixteenth[chunk];  // 2^(G_l - G_i), l the last token of the sixteen that i belongs to
 };
 
-// Bytes from the start of a ChunkGates to a token's element.
+// The same, and what the lengths of keys and queries make of it where the call divides by them; elsewhere `keys` alone.
+// A token's factors are 1/√(Σ x² + ε) of its key and of its query. In `keys` from_start, to_end and to_sixteenth are
+// times the key's.
+struct DeltaGates {
+    ChunkGates keys;
+    float k_factor[chunk], q_factor[chunk];
+    float q_from_start[chunk];  // 2^G_i times the factor of the query
+    float all[4];               // 2^G_63, in the first of them
+};
+
+// Bytes from the start of a ChunkGates, or of a DeltaGates, to a token's element.
 __device__ __forceinline__ uint32_t G_at(int token) { return uint32_t{offsetof(ChunkGates, G)} + 4 * token; }
 __device__ __forceinline__ uint32_t from_start_at(int token) {
     return uint32_t{offsetof(ChunkGates, from_start)} + 4 * token;
@@ -32,6 +42,15 @@ __device__ __forceinline__ uint32_t to_end_at(int token) { return uint32_t{offse
 __device__ __forceinline__ uint32_t beta_at(int token) { return uint32_t{offsetof(ChunkGates, beta)} + 4 * token; }
 __device__ __forceinline__ uint32_t to_sixteenth_at(int token) {
     return uint32_t{offsetof(ChunkGates, to_sixteenth)} + 4 * token;
+}
+__device__ __forceinline__ uint32_t k_factor_at(int token) {
+    return uint32_t{offsetof(DeltaGates, k_factor)} + 4 * token;
+}
+__device__ __forceinline__ uint32_t q_factor_at(int token) {
+    return uint32_t{offsetof(DeltaGates, q_factor)} + 4 * token;
+}
+__device__ __forceinline__ uint32_t q_from_start_at(int token) {
+    return uint32_t{offsetof(DeltaGates, q_from_start)} + 4 * token;
 }
 
 // A 16×16 block in Float16. Its rows are 48 bytes apart: ldmatrix wants multiples of 16, and eight rows that follow
@@ -68,11 +87,12 @@ struct Shared {
     PipelineBarriers<t_stages> t_barriers;
     PipelineBarriers<gate_stages> gate_barriers;
     PipelineBarriers<out_stages> out_barriers[state_warpgroups];
-    uint64_t landed;  // k, then v, of the last chunk of a packed sequence has come
+    uint64_t gates_alone[gate_stages];  // gates are made, and lengths are not in them yet
+    uint64_t landed;                    // k, then v, of the last chunk of a packed sequence has come
     // These alignments are larger than any access asks for, which is 16 bytes: offsets stay round whatever stands
     // above.
     alignas(512) float sum_of_gates[warps];  // of the chunk that each warp sums in find_start()
-    alignas(1024) ChunkGates gates[gate_stages];
+    alignas(1024) DeltaGates gates[gate_stages];
     HalfBlock below[2][6];      // A's blocks below the diagonal, row by row, of this chunk and the next
     DiagonalBlock diagonal[4];  // and those on it, one a warp
     HalfBlock inverse[2][4];    // inverses of those, of this chunk and the next
@@ -97,7 +117,7 @@ struct Pipelines {
     Pipeline<S::v_stages, S::v_bytes, offsetof(S, v), offsetof(S, v_barriers)> v;
     Pipeline<S::p_stages, tile_bytes, offsetof(S, p), offsetof(S, p_barriers)> p;
     Pipeline<S::t_stages, tile_bytes, offsetof(S, t), offsetof(S, t_barriers)> t;
-    Pipeline<S::gate_stages, sizeof(ChunkGates), offsetof(S, gates), offsetof(S, gate_barriers)> gate;
+    Pipeline<S::gate_stages, sizeof(DeltaGates), offsetof(S, gates), offsetof(S, gate_barriers)> gate;
     uint32_t base;
 
     explicit __device__ __forceinline__ Pipelines(uint32_t base)
@@ -107,13 +127,19 @@ struct Pipelines {
         return {base, i * static_cast<uint32_t>(sizeof(S::out[0])),
                 i * static_cast<uint32_t>(sizeof(S::out_barriers[0]))};
     }
+    __device__ __forceinline__ uint32_t gates_alone(uint32_t n) const {
+        return base + static_cast<uint32_t>(offsetof(S, gates_alone)) + gate.stage_of(n) * 8;
+    }
     __device__ __forceinline__ uint32_t landed() const { return base + static_cast<uint32_t>(offsetof(S, landed)); }
     // Arrivals: TMA's one thread, one lane of each warp, or, for gates, every lane.
+    // lengths: whether the auxiliary warpgroup fills the stages of gates, from what the gates' warp has made.
+    template <bool lengths>
     __device__ __forceinline__ void init() const {
         constexpr uint32_t auxiliary_warps = 4, state_warps = 4 * S::state_warpgroups;
         k.init(1, auxiliary_warps + state_warps), q.init(1, auxiliary_warps + state_warps), v.init(1, state_warps);
         p.init(auxiliary_warps, state_warps), t.init(auxiliary_warps, state_warps);
-        gate.init(32, 32 * (auxiliary_warps + state_warps));
+        gate.init(lengths ? 32 * auxiliary_warps : 32, 32 * (auxiliary_warps + state_warps));
+        for (uint32_t i = 0; i < S::gate_stages; ++i) ptx::mbarrier_init(gates_alone(i), 32);
         for (uint32_t i = 0; i < S::state_warpgroups; ++i) out(i).init(4, 1);
         ptx::fence_mbarrier_init();
     }

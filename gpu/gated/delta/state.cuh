@@ -36,7 +36,7 @@ __device__ __forceinline__ void release_read(const P& pipe, uint32_t n, const ui
     if (threadIdx.x % 32 == (met ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
 }
 
-template <class E, int R, int D, bool delta, bool packed>
+template <class E, int R, int D, bool delta, bool packed, bool lengths>
 struct StateWarpgroup {
     using S = Shared<R, D>;
     static constexpr bool take_turns = S::state_warpgroups == 2;
@@ -115,7 +115,7 @@ struct StateWarpgroup {
         for (int i = 0; i < 16; i += 4)
             ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
     }
-    // With the delta rule va = (V - diag(2^G) K S)ᵀ, w the products K S.
+    // With the delta rule va = (V - diag(2^G) K S)ᵀ, w the products K S; factors of the keys are in from_start.
     __device__ __forceinline__ void read_values_minus(uint32_t (&va)[16], uint32_t tile, const float (&w)[32],
                                                       uint32_t gates, int col) {
 #pragma unroll
@@ -130,7 +130,9 @@ struct StateWarpgroup {
     __device__ __forceinline__ void scale_outputs(float (&o)[32], uint32_t gates, int col) {
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
-            const float2 from_start = ptx::ld_shared_f32x2(gates + from_start_at(8 * n + col));
+            const int token = 8 * n + col;
+            const float2 from_start =
+                ptx::ld_shared_f32x2(gates + (lengths ? q_from_start_at(token) : from_start_at(token)));
             const float x = work.scale * from_start.x, y = work.scale * from_start.y;
             o[4 * n] *= x, o[4 * n + 1] *= y, o[4 * n + 2] *= x, o[4 * n + 3] *= y;
         }
@@ -188,7 +190,8 @@ struct StateWarpgroup {
         } else {
             read_values(va, v_tile);
         }
-        const float all = ptx::ld_shared_f32(gates + from_start_at(chunk - 1));
+        const float all =
+            ptx::ld_shared_f32(gates + (lengths ? uint32_t{offsetof(DeltaGates, all)} : from_start_at(chunk - 1)));
 #pragma unroll
         for (int i = 0; i < R / 2; ++i) s[i] *= all;
         if constexpr (with_outputs) {
@@ -256,7 +259,7 @@ struct StateWarpgroup {
             return;
         }
         out.producer_acquire(split.last - split.first);  // all outputs are in memory
-        walk_again<E, R, D, delta, packed>(work, split, index);
+        walk_again<E, R, D, delta, packed, lengths>(work, split, index);
     }
 };
 

@@ -16,6 +16,7 @@ struct Work {
     int64_t N;
     int dk, dv;
     float scale;
+    float length_eps;       // q and k are divided by √(Σ x² + length_eps); 0: they are not
     const float *g, *beta;  // [B, heads / group, N]; null: no gate
     const float* initial;   // [(sequences,) B, heads / group, dk, dv]; null: zeros
     float* final;           // the same shape; null: dropped

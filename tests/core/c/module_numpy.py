@@ -248,6 +248,15 @@ padded = np.concatenate([np.zeros((2, 2, 4)), x], 1)
 assert close(y, sum(padded[:, i : i + 9] * weight[:, i] for i in range(3)), 1e-12) and np.array_equal(last, x[:, -2:])
 assert close(causeway.short_convolution(x, weight, activation="silu")[0], y / (1 + np.exp(-y)), 1e-12)
 assert close(causeway.l2norm(x), x / np.sqrt((x**2).sum(-1, keepdims=True) + 1e-6), 1e-12)
+# Rows of length one within the call, its gradient and a step.
+unit = [causeway.l2norm(q), causeway.l2norm(k), v]
+of_length_one = lambda x: causeway.linear_attention(x, k, v, qk_l2norm=True)[0]  # noqa: E731
+assert np.array_equal(of_length_one(q), causeway.linear_attention(*unit)[0])
+found = causeway.linear_attention_grad(q, k, v, dO, qk_l2norm=True)
+assert abs(found["dq"][(*at, 1)] - slope(of_length_one, q, (*at, 1))) < 1e-5
+first = [x[:, :, :5] for x in (q, k, v)], [x[:, :, :5] for x in unit]
+stepped = causeway.linear_attention_step(*first[0], np.zeros((2, 3, 5, 7)), qk_l2norm=True)[0]
+assert np.array_equal(stepped, causeway.linear_attention_step(*first[1], np.zeros((2, 3, 5, 7)))[0])
 gate, scales = random.uniform(-1, 1, x.shape), random.uniform(-1, 1, 4)
 plain_norm = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-6) * scales * gate / (1 + np.exp(-gate))
 assert close(causeway.rms_norm(x, weight=scales, gate=gate), plain_norm, 1e-12)

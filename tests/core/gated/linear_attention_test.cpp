@@ -5,7 +5,10 @@
 #include <limits>
 #include <vector>
 
+#include "core/around/norms.hpp"
 #include "core/base/parallel.hpp"
+#include "core/gated/step.hpp"
+#include "core/gradient/linear_attention_grad.hpp"
 #include "core/tensor/rearrange.hpp"
 #include "tests/core/exact/problems.hpp"
 
@@ -47,6 +50,43 @@ TEST_CASE("every update and mode agrees with the recurrence", "[gated]") {
                     CHECK(worst(run(in.to(DType::f32), mode), want) <= 1e-5);
                 }
             }
+        }
+    }
+}
+
+TEST_CASE("qk_l2norm has the bits of l2norm before the call, in steps, counts and gradients too", "[gated][l2norm]") {
+    const Poison poison;
+    for (const GatedCase& c :
+         each_update({.batch = 2, .heads = 2, .group = 2, .N = 16, .dk = 6, .dv = 5, .gate = 0.5, .seed = 11})) {
+        INFO(c);
+        for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+            const GatedInputs in = gated_inputs(c).to(type);
+            LinearOptions with = in.options;
+            with.qk_l2norm = true;
+            const Tensor q = l2norm(in.q), k = l2norm(in.k);
+            for (const auto& mode : modes) {
+                with.mode = mode;
+                const LinearResult got = linear_attention(in.q, in.k, in.v, with),
+                                   want = linear_attention(q, k, in.v, calls::without_l2norm(with));
+                CHECK(same_bits(got.O, want.O));
+                CHECK(same_bits(got.state, want.state));
+                OperationCount count, plain;
+                CHECK(same_bits(linear_attention_counted(in.q, in.k, in.v, with, count).O,
+                                linear_attention_counted(q, k, in.v, calls::without_l2norm(with), plain).O));
+                const LinearGradient back = linear_attention_grad(in.q, in.k, in.v, got.O, with),
+                                     inner = linear_attention_grad(q, k, in.v, got.O, calls::without_l2norm(with));
+                CHECK(same_bits(back.dq, l2norm_grad(in.q, inner.dq)));
+                CHECK(same_bits(back.dk, l2norm_grad(in.k, inner.dk)));
+                CHECK(same_bits(back.dv, inner.dv));
+            }
+            with.state.reset();
+            const DType wide = type == DType::f64 ? DType::f64 : DType::f32;
+            Tensor state = Tensor::zeros(wide, {2, 2, 6, 5}), other = state.copy();
+            Tensor O(type, {2, 4, 16, 5}), plain(type, {2, 4, 16, 5});
+            linear_attention_step(in.q, in.k, in.v, state, O, with);
+            linear_attention_step(q, k, in.v, other, plain, calls::without_l2norm(with));
+            CHECK(same_bits(O, plain));
+            CHECK(same_bits(state, other));
         }
     }
 }

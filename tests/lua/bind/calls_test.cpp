@@ -63,6 +63,7 @@ const std::map<std::string, std::string> values{
     {"normalize", "true"},
     {"block", "4"},
     {"scale", "0.5"},
+    {"qk_l2norm", "true"},
     {"state", "S"},
     {"return_state", "true"},
     {"ddecay", "false"},

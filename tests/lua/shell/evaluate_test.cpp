@@ -878,7 +878,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"comba(A, A, A, {chunk_size = 3})", "it is called \"chunk\" here"},
         {"linear_attention(A, A, A, {output_final_state = true})", "the second result: o, S = linear_attention"},
         {"causal_linear_attention(A, A, A, {output_final_state = true})", "it is called \"return_state\" here"},
-        {"linear_attention(A, A, A, {use_qk_l2norm_in_kernel = true})", "give l2norm(q) and l2norm(k)"},
+        {"linear_attention(A, A, A, {use_qk_l2norm_in_kernel = true})", "it is called \"qk_l2norm\" here"},
         {"linear_attention(A, A, A, {initial_state = A})", "it is called \"state\" here"},
         {"linear_attention(A, A, A, {head_first = true})", "it is called \"layout\" here"},
         {"linear_attention(A, A, A, {g = A})", "it is called \"log_decay\" here"},

@@ -65,8 +65,8 @@ def set_threads(n):
     call("set_threads", whole("threads", n, 1, 2**31 - 1))
 
 
-def _linear_options(update, log_decay, beta, state, mode, chunk, scale, sequences, inputs):
-    options = LinearOptions(size=ctypes.sizeof(LinearOptions))
+def _linear_options(update, log_decay, beta, state, mode, chunk, scale, qk_l2norm, sequences, inputs):
+    options = LinearOptions(size=ctypes.sizeof(LinearOptions), qk_l2norm=qk_l2norm)
     options.update, options.mode = text("update", update), text("mode", mode)
     options.chunk, options.scale = chunk, double(scale)
     gates = {"log_decay": optional("log_decay", log_decay), "beta": optional("beta", beta)}
@@ -77,10 +77,10 @@ def _linear_options(update, log_decay, beta, state, mode, chunk, scale, sequence
     return options, fill_sequences(options, sequences)
 
 
-def _linear_rest(update, mode, chunk, scale, sequences):
+def _linear_rest(update, mode, chunk, scale, qk_l2norm, sequences):
     """The options that are no arrays, checked: before PyTorch's forward pass, in which nothing requires a gradient."""
     return {"update": update, "mode": mode, "chunk": count("chunk", chunk), "scale": number("scale", scale),
-            "sequences": sequences}
+            "qk_l2norm": bool(qk_l2norm), "sequences": sequences}
 
 
 def _linear(q, k, v, log_decay, beta, state, rest):
@@ -94,12 +94,13 @@ def _linear(q, k, v, log_decay, beta, state, rest):
 
 
 def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, state=None, mode="chunkwise", chunk=None,
-                     scale=1.0, cu_seqlens=None, state_indices=None, inplace=False, checkpoint_every=None,
-                     deterministic=None, layout="bhnd"):
+                     scale=1.0, qk_l2norm=False, cu_seqlens=None, state_indices=None, inplace=False,
+                     checkpoint_every=None, deterministic=None, layout="bhnd"):
     """The output and the state after the last token, of S_t = the update of S_(t-1) by k_t, v_t; o_t = scale S_t^T q_t.
 
     update: "linear", "gated", "delta" or "gated_delta"; log_decay <= 0: [b, h, N] or [b, h, N, d_k]; beta: [b, h, N];
-    state: to start from, [b, h, d_k, d_v]. Tensors of PyTorch have gradients with respect to all of them.
+    state: to start from, [b, h, d_k, d_v]. Tensors of PyTorch have gradients with respect to all of them. qk_l2norm: q and
+    k are first divided by their lengths, as l2norm does.
 
     cu_seqlens: the offsets of packed sequences, of batch 1. state_indices: the state is a pool [slots, h, d_k, d_v], and
     these are the slots of the sequences, counted from 0. inplace: the last states are written to where the first ones
@@ -109,7 +110,7 @@ def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, sta
     tensors = heads_first(layout, q, k, v, log_decay, beta)
     sequences = sequences_of(cu_seqlens, state_indices, inplace, checkpoint_every, deterministic)
     check_states("a call", sequences, given)
-    rest = _linear_rest(update, mode, chunk, scale, sequences)
+    rest = _linear_rest(update, mode, chunk, scale, qk_l2norm, sequences)
     if check_one_kind(given) and not inplace:
         from ._torch import LinearAttention
 
@@ -140,23 +141,26 @@ def _linear_grad(q, k, v, dO, log_decay, beta, state, dstate, rest):
 
 
 def linear_attention_grad(q, k, v, dO, *, update="linear", log_decay=None, beta=None, state=None, dstate=None,
-                          mode="chunkwise", chunk=None, scale=1.0, cu_seqlens=None, state_indices=None, layout="bhnd"):
+                          mode="chunkwise", chunk=None, scale=1.0, qk_l2norm=False, cu_seqlens=None, state_indices=None,
+                          layout="bhnd"):
     """A dict of what arrives at the inputs when dO arrives at the output and dstate at the state at the end."""
     inputs = {"q": q, "k": k, "v": v, "dO": dO, "log_decay": log_decay, "beta": beta, "state": state, "dstate": dstate}
     check_no_gradient("a gradient", inputs)
     tensors = heads_first(layout, q, k, v, dO, log_decay, beta)
-    rest = _linear_rest(update, mode, chunk, scale, sequences_of(cu_seqlens, state_indices, False, None, None))
+    sequences = sequences_of(cu_seqlens, state_indices, False, None, None)
+    rest = _linear_rest(update, mode, chunk, scale, qk_l2norm, sequences)
     found = _linear_grad(*tensors, state, dstate, rest)
     return {name: x if name == "dstate" else turned(x, layout) for name, x in found.items()}
 
 
-def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, beta=None, scale=1.0, inplace=False,
-                          state_indices=None, layout="bhnd"):
+def linear_attention_step(q, k, v, state, *, update="linear", log_decay=None, beta=None, scale=1.0, qk_l2norm=False,
+                          inplace=False, state_indices=None, layout="bhnd"):
     """The output of 1 to 16 tokens and the state after them, with inplace the given one, read and written once; with
     state_indices it is a pool, as in linear_attention."""
     torch = check_no_gradient("a step", {"q": q, "k": k, "v": v, "state": state, "log_decay": log_decay, "beta": beta})
     q, k, v, log_decay, beta = heads_first(layout, q, k, v, log_decay, beta)
-    rest = _linear_rest(update, None, None, scale, sequences_of(None, state_indices, False, None, None))
+    sequences = sequences_of(None, state_indices, False, None, None)
+    rest = _linear_rest(update, None, None, scale, qk_l2norm, sequences)
     state = state if inplace else copied("state", state)
     O = Tensor()
     advanced = writable("state", state)

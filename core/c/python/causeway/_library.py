@@ -77,6 +77,7 @@ class LinearOptions(ctypes.Structure):
         ("beta", POINTER(Tensor)),
         ("state", POINTER(Tensor)),
         *SEQUENCES,
+        ("qk_l2norm", c_int32),
     ]
 
 

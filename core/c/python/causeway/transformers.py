@@ -23,17 +23,11 @@ NAME = "causeway"
 MOST_STEP_TOKENS = 16  # that linear_attention_step takes
 
 
-def _of_length_one(x):
-    return x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6)
-
-
 def _gated_delta(query, key, value, g, beta, state, use_qk_l2norm_in_kernel, **options):
     """What both functions compute, from [batch, length, heads, width]; the scale is 1/sqrt(width), as there."""
-    if use_qk_l2norm_in_kernel:
-        query, key = _of_length_one(query), _of_length_one(key)
     gates = torch.float64 if query.dtype == torch.float64 else torch.float32
     options.update(update="gated_delta", log_decay=g.to(gates), beta=beta.to(gates), scale=query.shape[-1] ** -0.5,
-                   layout="bnhd")
+                   qk_l2norm=use_qk_l2norm_in_kernel, layout="bnhd")
     inputs = query, key.to(query.dtype), value.to(query.dtype)
     if state is not None:
         state = state.to(gates)
