@@ -653,7 +653,7 @@ written("solve linsolve", "inv(A) * b solves A x = b")
 written("lstsq least_squares", "of a tall A of full rank it is inv(A:t() * A) * (A:t() * b)", "inv")
 written("det slogdet logdet determinant",
   "of a symmetric positive definite A, 2 * sum(log(diag(cholesky(A)))) is the logarithm of the determinant")
-not_here("gradcheck check_gradient check_gradients finite_differences",
+not_here("gradcheck checkgrad check_grad check_gradient check_gradients finite_differences",
   "grad(f, A) beside the difference (f(A + E) - f(A - E)) / (2 * h), with A in Float64 and E zero but for h = 1e-5 at "
   .. "one place, checks that element.")
 written("randn_like rand_like", "randn(size(A)) has the shape of A", "randn")
@@ -732,7 +732,7 @@ written("log2", "log2(x) is log(x) / math.log(2)")
 written("log10", "log10(x) is log(x) / math.log(10)")
 written("square", "square(x) is pow(x, 2)")
 written("rsqrt", "rsqrt(x) is pow(x, -0.5)")
-written("cross_entropy cross_entropy_loss nll_loss crossentropyloss",
+written("cross_entropy crossentropy cross_entropy_loss nll_loss crossentropyloss logitcrossentropy",
   "-mean(log(sum(times(softmax(x), y), 2))) is it, with a row of y 1 at the right class, else 0")
 written("kl_div kldivloss kl_divergence", "it is sum(times(p, log(p / q))), of p and q above 0")
 written("mse_loss mse mseloss", "mse_loss(x, y) is mean(pow(x - y, 2))")

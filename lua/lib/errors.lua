@@ -210,8 +210,22 @@ local rules = {
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name) return calls[name] end },
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name, source)
     local list, object = list_before(source, ":" .. name)
-    local of_tensors = list and type(list[1]) == "number" and causeway._metatable("Tensor").__methods[name]
-    return of_tensors and string.format("%s is a list: tensor(%s):%s() is of a tensor of it", object, object, name)
+    if not causeway._metatable("Tensor").__methods[name] or list and type(list[1]) ~= "number" then return nil end
+    return list and string.format("%s is a list: tensor(%s):%s() is of a tensor of it", object, object, name)
+      or string.format("it is a method of tensors: of a list, tensor({1, 2, 3}):%s()", name)
+  end },
+  { "k: (%d[%d×]*), expected (%d[%d×]*) like q$", function(_, _, message)  -- grouped keys: fewer heads than q
+    local b, h, n, d, all, heads, tokens, width =
+      message:match("k: (%d+)×(%d+)×(%d+)×(%d+), expected (%d+)×(%d+)×(%d+)×(%d+) like q$")
+    h, heads = tonumber(h), tonumber(heads)
+    if not b or b ~= all or n ~= tokens or d ~= width or h == 0 or heads % h ~= 0 then return nil end
+    local places = {}
+    for head = 1, math.min(h, 3) do
+      for _ = 1, math.min(heads // h, 3) do places[#places + 1] = tostring(head) end
+    end
+    local more = #places < heads and ", ..." or ""
+    return string.format('k(":", {{%s%s}}, ":", ":") has each head of k as often as q needs it',
+      table.concat(places, ", "), more)
   end },
   { "attempt to call a table value %(global '([%w_]+)'%)$", function(name, source)
     local list = list_before(source, "%(")
@@ -338,6 +352,13 @@ local rules = {
   end },
   { "crossover: options: expected a table", function() return "crossover{r = 128, d = 128}" end },
   { "(%w+): expected a Tensor, got nothing$", first_result_alone },
+  { "(%w+): expected a Tensor, got nothing$", function(_, source)  -- heatmap(c.scores)
+    for object, field in source:gmatch("%f[%w_]([%a_][%w_]*)%.([%a_][%w_]*)%s*%)") do
+      local value = rawget(_G, object)
+      local absent = causeway._is_plain(value) and value[field] == nil and causeway._absent_field(field, source)
+      if absent then return absent end
+    end
+  end },
   { "(%w+): expected a Tensor, got nothing$", function(_, source)
     return (source:find("[%w_]%s*%(?%s*{%s*[%a_][%w_]*%s*[,}]") or source:find("{%s*inputs%s*="))
       and "one table stands for arguments by name: {q = q, k = k, v = v}; one after the other they need none: (q, k, v)"

@@ -38,7 +38,8 @@ end
 local Report = { __name = "LowRankError" }
 local of_norms = "each norm has it: e.frobenius.bound, e.operator.masked"
 causeway._only_fields(Report, { what = "a table of errors", fields = "frobenius operator output residual heads",
-  elsewhere = { bound = of_norms, masked = of_norms, unmasked = of_norms, relative = of_norms, ratio = of_norms,
+  elsewhere = { bound = of_norms, masked = of_norms, unmasked = of_norms, ratio = of_norms,
+    relative = "each norm has it: e.frobenius.relative, e.operator.relative",
     margin = "the table shows it; e.frobenius.bound / e.frobenius.masked is one" } })
 
 -- The bounds of each error: claim of proofs/, and where the report has what the masked error must not exceed.

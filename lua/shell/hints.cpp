@@ -362,6 +362,8 @@ const char* of_colons(const Place& at, std::size_t i) {
 std::string of_imports(const Place& at, std::size_t i) {
     if (!at.is_name(i) || !one_of(at.word(i - 1), {"import", "from", "using"}) || !at.starts_statement(i - 1))
         return "";
+    if (at.word(i - 1) == "using")
+        return "there is nothing to import: all of the library is here, methods() and ? list it";
     std::string name = "np.linspace";
     for (std::size_t k = i; at.word(i - 1) == "from" && k + 1 < at.size() && (k == i || !at.starts_line(k)); ++k) {
         const bool known = one_of(at.word(k + 1), {"nn", "functional", "numpy", "torch", "optim"});
