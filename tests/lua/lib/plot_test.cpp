@@ -214,7 +214,7 @@ TEST_CASE("rows of a file or of a table are drawn by the names of two columns", 
           "user:1: plot: no row has \"q\", expected two of the columns N, m, t, as in plot(rows, \"N\", \"m\", {by = "
           "...})");
     CHECK(lua("show_table(rows, {text = true})") ==
-          "user:1: text_table: unknown option \"text\" (text_table(rows):text() gives it)");
+          "user:1: show_table: unknown option \"text\" (text_table(rows):text() gives it)");
 }
 
 TEST_CASE("what plot does not understand is told in a sentence", "[lua][plot]") {
