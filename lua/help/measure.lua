@@ -169,10 +169,9 @@ manual.benchmark_method = {
     .. "benchmark_method{inputs = {q, k, v}, layout = \"bhnd\", methods =, lengths =, decay =, normalize =, ...}",
   text = [[Times a method of causal linear attention over lengths: a registered name, or a function(B, C, V, options)
 that returns O, options.decay being nil or a list of one γ per head. Every length is first compared with the Float64
-definition: a wrong method shows its error and no time,
-and a sentence below the table tells where it differs. `methods` lists others to time beside it; without a method, all
-registered ones are timed. A function is called "yours" in the table, or what `name` says; in `methods`, what its key
-says: methods = {"fleet", mine = f}.
+definition: a wrong method shows its error and no time, and a sentence below the table tells where it differs. `methods`
+lists others to time beside it; without a method, all registered ones are timed. A function is called "yours" in the
+table, or what `name` says; in `methods`, what its key says: methods = {"fleet", mine = f}.
 
 Inputs are normal numbers, or your own tensors: inputs = {q, k, v}, which say the sizes and the type. Their whole length
 is measured, or with `lengths` the first tokens; on one length the table also has the error and the memory of each

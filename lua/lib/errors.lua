@@ -162,7 +162,8 @@ function causeway._absent_field(name, source)
   if #names == 0 or #names > 40 then return nil end
   table.sort(names)
   local near = causeway._closest(name, names)
-  local captured = { q = true, k = true, v = true, scores = true, output = true, hidden = true }  -- by m:capture
+  local captured = {}
+  for _, one in ipairs(causeway._options.capture.what) do captured[one] = true end
   local all = captured[name]
   for _, one in ipairs(names) do all = all and captured[one] end
   if all then return string.format('%s has no "%s": m:capture{..., what = "%s"} asks for it', path, name, name) end
