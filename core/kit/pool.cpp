@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/error.hpp"
+#include "core/tensor/visit.hpp"
 
 namespace causeway::kit {
 namespace {

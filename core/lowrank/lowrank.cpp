@@ -7,6 +7,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
 #include "core/base/unknown_name.hpp"
+#include "core/tensor/visit.hpp"
 
 namespace causeway {
 namespace lowrank {

@@ -10,6 +10,7 @@
 #include "core/base/text.hpp"
 #include "core/model/folder.hpp"
 #include "core/tensor/random.hpp"
+#include "core/tensor/visit.hpp"
 
 namespace causeway::model {
 namespace {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "core/base/parallel.hpp"
+#include "core/tensor/visit.hpp"
 
 namespace causeway {
 namespace {

@@ -14,6 +14,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
+#include "core/tensor/visit.hpp"
 
 namespace causeway::random {
 namespace {

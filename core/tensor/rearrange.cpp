@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/tensor/elementwise.hpp"  // broadcast
+#include "core/tensor/visit.hpp"
 #include "core/tensor/walk.hpp"
 
 namespace causeway {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "core/base/parallel.hpp"
+#include "core/tensor/visit.hpp"
 
 namespace causeway {
 

@@ -1,7 +1,6 @@
 // Dense tensors: up to four dimensions [batch, heads, length, width], row-major and contiguous (width fastest).
 #pragma once
 
-#include <Eigen/Core>  // half, bfloat16
 #include <array>
 #include <initializer_list>
 #include <memory>
@@ -10,6 +9,13 @@
 
 #include "core/base/error.hpp"
 #include "core/base/memory.hpp"
+
+// Defined in <Eigen/Core>, which is a third of the time of a small CUDA source and wanted by few of them:
+// core/tensor/visit.hpp has it.
+namespace Eigen {
+struct half;
+struct bfloat16;
+}  // namespace Eigen
 
 namespace causeway {
 
@@ -31,17 +37,6 @@ inline constexpr DType dtype_of<bfloat16> = DType::bf16;
 const char* name(DType) noexcept;     // "Float32", "Float64", "Float16", "BFloat16"
 std::size_t size_of(DType) noexcept;  // bytes of one element
 inline bool is_storage_only(DType t) { return t == DType::f16 || t == DType::bf16; }
-
-// Calls f with a value of the element type: visit(t, [&](auto zero) { using T = decltype(zero); ... }).
-template <class F>
-decltype(auto) visit(DType t, F&& f) {
-    switch (t) {
-        case DType::f64: return f(double{});
-        case DType::f16: return f(half{});
-        case DType::bf16: return f(bfloat16{});
-        default: return f(float{});
-    }
-}
 
 class Shape {  // up to four lengths
 public:

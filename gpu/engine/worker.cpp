@@ -1,5 +1,7 @@
 #include "gpu/engine/worker.hpp"
 
+#include <Eigen/Core>  // half, bfloat16
+
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"

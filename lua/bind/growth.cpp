@@ -1,6 +1,7 @@
 // The note on states of delta rules that outgrow any use.
 #include <Eigen/Core>
 
+#include "core/tensor/visit.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/counting.hpp"
 

@@ -13,6 +13,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
+#include "core/tensor/visit.hpp"
 #include "lua/bind/bind.hpp"
 
 namespace causeway::lua {

@@ -7,6 +7,7 @@
 
 #include "core/base/text.hpp"
 #include "core/tensor/random.hpp"
+#include "core/tensor/visit.hpp"
 #include "lua/bind/tensor_args.hpp"
 
 namespace causeway::lua {
