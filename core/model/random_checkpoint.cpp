@@ -1,5 +1,6 @@
 #include "core/model/random_checkpoint.hpp"
 
+#include <Eigen/Core>  // half, bfloat16
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -10,7 +11,6 @@
 #include "core/base/text.hpp"
 #include "core/model/folder.hpp"
 #include "core/tensor/random.hpp"
-#include "core/tensor/visit.hpp"
 
 namespace causeway::model {
 namespace {
