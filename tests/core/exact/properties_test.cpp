@@ -1,6 +1,7 @@
 // Properties: causality, split and resume, independence of the number of threads, memory.
 #include "tests/core/exact/problems.hpp"
 #include "tests/core/exact/suite.hpp"
+#include "tests/core/gated/problems.hpp"
 
 #include <limits>
 
@@ -17,18 +18,6 @@ using namespace causeway;
 using namespace causeway::test;
 
 namespace {
-
-// Tokens [from, to) of a tensor [batch, heads, N, width].
-Tensor tokens(const Tensor& A, Index from, Index to) {
-    const auto& s = A.shape();
-    Tensor out(A.dtype(), {s[0], s[1], to - from, s[3]});
-    const auto row = static_cast<std::size_t>(s[3]) * size_of(A.dtype());
-    for (Index h = 0; h < s[0] * s[1]; ++h)
-        std::memcpy(out.raw() + static_cast<std::size_t>(h * (to - from)) * row,
-                    A.raw() + static_cast<std::size_t>(h * s[2] + from) * row,
-                    static_cast<std::size_t>(to - from) * row);
-    return out;
-}
 
 const std::vector<Case> cases{
     {2, 2, 200, 16, 24, {}, false, 41}, {1, 3, 131, 5, 33, {0.9}, false, 42}, {1, 1, 300, 20, 16, {0.99}, true, 43}};
