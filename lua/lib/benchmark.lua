@@ -565,8 +565,9 @@ local function row_of_error(message)
   local status = causeway._status_of_error(message)
   if status then return { status = status } end
   local hint = type(message) == "string" and causeway._hint(message)
+  local text, line = causeway._without_position(tostring(message))
   return { status = "error",
-    message = causeway._without_position(tostring(message)) .. (hint and " (" .. hint .. ")" or "") }
+    message = text .. (hint and " (" .. hint .. ")" or "") .. (line and ", in the line: " .. line or "") }
 end
 
 -- Appends a row for every length and candidate.

@@ -10,6 +10,7 @@ namespace causeway::lua {
 namespace {
 
 constexpr const char* entries_key = "causeway.entries";  // a table: name -> text
+constexpr const char* running_key = "causeway.entry";    // the name of the entry that runs, or ran last
 
 void push_entries(lua_State* L) {
     if (lua_getfield(L, LUA_REGISTRYINDEX, entries_key) == LUA_TTABLE) return;
@@ -76,13 +77,23 @@ std::string without_position(const std::string& message, const Position& positio
     return begin == std::string::npos ? message : message.substr(begin);
 }
 
-// _without_position(message) -> the message without the position in an entry of one line that it begins with
+bool is_running(lua_State* L, const std::string& name) {
+    lua_getfield(L, LUA_REGISTRYINDEX, running_key);
+    const bool same = lua_type(L, -1) == LUA_TSTRING && text_at(L, -1) == name;
+    lua_pop(L, 1);
+    return same;
+}
+
+// _without_position(message) -> the message without the position in an entry of one line that it begins with, and the
+// line of the entry that it begins with, nil where that is all of what the user has just typed
 int plain_message(lua_State* L) {
     std::string message = check_string(L, 1, "message");
     const std::optional<Position> position = position_of(L, message);
     if (position && position->one_line()) message = without_position(message, *position);
     push_text(L, message);
-    return 1;
+    if (!position || (position->one_line() && is_running(L, position->entry))) return 1;
+    push_text(L, source_line(*position));
+    return 2;
 }
 
 }  // namespace
@@ -92,6 +103,8 @@ void remember_entry(lua_State* L, const std::string& name, const std::string& te
     push_text(L, text);
     lua_setfield(L, -2, name.c_str());
     lua_pop(L, 1);
+    push_text(L, name);
+    lua_setfield(L, LUA_REGISTRYINDEX, running_key);
 }
 
 Failure told_by_lines(lua_State* L, Failure failure, const std::string& name) {

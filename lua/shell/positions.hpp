@@ -10,7 +10,7 @@ struct lua_State;
 
 namespace causeway::lua {
 
-// Keeps the text of the entry that messages call `name`.
+// Keeps the text of the entry that messages call `name`, which runs from here on.
 void remember_entry(lua_State* L, const std::string& name, const std::string& text);
 
 // What is said of an error of the entry `name`. A position in an entry of one line goes from the front of the message;

@@ -83,12 +83,17 @@ TEST_CASE("where an error is in an entry is told by the line that stands there",
     told("long = function() local a_name_that_is_long, another_one_that_is = 1, 2 error('no') end");
     CHECK(told("long()") ==
           "no\ninput[14]:1: in function 'long'\n  long = function() local a_name_that_is_long, another_one_that_is …");
-    // Cells of a table, and notes.
-    CHECK(told("b = benchmark_method(f, {lengths = {4}, heads = 1, rank = 2, show = false}) error(b[1].message, 0)") ==
-          "deep");
+    // Cells of a table, which have no traceback below them.
+    const auto cell = [&](const std::string& function) {
+        return told("b = benchmark_method(" + function + ", {lengths = {4}, heads = 1, rank = 2, show = false}) " +
+                    "error(b[1].message, 0)");
+    };
+    CHECK(cell("f") == "deep, in the line: f = function() error('deep') end");
+    CHECK(contains(cell("g"), ", in the line: return error('in ' .. x) + y"));
+    CHECK(cell("function() error('no') end") == "no");
     // Lines of an entry are counted from its first, whatever came before it in pieces of their own.
-    CHECK(told("x = 1\n\ny = 2\nz = x + nil").starts_with("input[17]:4: attempt to perform arithmetic"));
-    CHECK(told("x = 1\ny = = 2").starts_with("input[18]:2: unexpected symbol"));
+    CHECK(told("x = 1\n\ny = 2\nz = x + nil").starts_with("input[19]:4: attempt to perform arithmetic"));
+    CHECK(told("x = 1\ny = = 2").starts_with("input[20]:2: unexpected symbol"));
 }
 
 TEST_CASE("what an entry has written to a file is told by the path, not shown once more", "[lua][evaluate]") {
