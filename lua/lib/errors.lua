@@ -179,6 +179,16 @@ function causeway._note_on_field(source)
   return name and causeway._absent_field(name, source) or nil
 end
 
+--- What is to be known of an entry that gives a second variable the state of a call that returns it on request alone.
+function causeway._note_on_state(source)
+  if source:find("%f[%w_]local%f[^%w_]") or source:find("%f[%w_]function%f[^%w_]") then return nil end
+  for state, call in source:gmatch("[%a_][%w_]*%s*,%s*([%a_][%w_]*)%s*=%s*([%a_][%w_]*)%s*%(") do
+    if state ~= "_" and rawget(_G, state) == nil and (causeway._options[call] or {}).return_state then
+      return string.format("%s is nil: %s returns its state with return_state = true", state, call)
+    end
+  end
+end
+
 -- What is there of a name like that of a path in the source, of the same kind or one that load reads.
 local function near_path(path, source, message)
   local near = source:find(path, 1, true) and causeway._near_path(path) or ""

@@ -338,11 +338,11 @@ Failure syntax_failure(lua_State* L, const std::string& code, const std::string&
     return {hint.empty() ? message : message + "\n" + hint, "", false};
 }
 
-// Says what a table has instead of a field that the entry, which ran, is or prints.
-void note_on_field(lua_State* L, const std::string& code) {
+// Says what causeway[name] knows of the entry, which ran.
+void note_of(lua_State* L, const char* name, const std::string& code) {
     const int top = lua_gettop(L);
     push_causeway(L);
-    lua_getfield(L, -1, "_note_on_field");
+    lua_getfield(L, -1, name);
     push_text(L, code);
     const bool told = lua_pcall(L, 1, 1, 0) == LUA_OK && lua_type(L, -1) == LUA_TSTRING;
     const std::string note = told ? lua_tostring(L, -1) : "";
@@ -369,7 +369,7 @@ Failure run_lua(lua_State* L, const Piece& piece, const std::string& name) {
     for (const auto notes : {notes_on_types, notes_on_places, notes_on_cut_sizes, notes_on_results}) {
         for (const std::string& note : notes(L, expanded.code)) call_library(L, "_note", note);
     }
-    note_on_field(L, expanded.code);
+    for (const char* known : {"_note_on_field", "_note_on_state"}) note_of(L, known, expanded.code);
     if (n == 0) return {};
     const std::string bare = bare_name(piece.text);
     if (!bare.empty() && lua_isnil(L, base + 1)) {

@@ -1084,6 +1084,19 @@ TEST_CASE("the lines that stand for places, copies and shifts hold", "[lua][eval
     CHECK(session("mask = gt(x, 3); range(1, #mask)(mask) == tensor{2, 3, 4}") == "true\n");
 }
 
+TEST_CASE("a note tells of a state that was not asked for", "[lua][evaluate]") {
+    const auto said = [](const std::string& entry) {
+        return causeway::testing::squeezed(causeway::testing::run_program({}, "q = ones(1, 2, 3, 4)\n" + entry).err);
+    };
+    const std::string note = "s is nil: causal_linear_attention returns its state with return_state = true";
+    CHECK(contains(said("o, s = causal_linear_attention(q, q, q)"), note));
+    CHECK(contains(said("s = 3; n, m = size(q); o, s = causal_linear_attention(q, q, q)"), note));
+    CHECK(said("o, s = causal_linear_attention(q, q, q, {return_state = true})") == "");
+    CHECK(said("o, _ = causal_linear_attention(q, q, q)") == "");
+    CHECK(said("o, s = linear_attention(q, q, q)") == "");
+    CHECK(said("f = function() o, s = causal_linear_attention(q, q, q) end") == "");
+}
+
 TEST_CASE("matrices are printed below each other, numbers beside each other", "[lua][evaluate]") {
     const std::string out =
         causeway::testing::run_program({"-e", "x = ones(1, 2); print(x, x) print(1, nil, 'a') print() print(0/0)"}).out;
