@@ -178,27 +178,38 @@ causeway._options.generate = { tokens = true, temperature = true, top_k = true, 
 causeway._options.chat = { tokens = true, temperature = true, top_k = true, top_p = true, seed = true, stop = true,
   stream = true, system = true }
 
--- What the pieces of a text are given to as they come: standard output, a function of the user's; by default a line
--- that shows the end of the text while it grows, and goes away.
+local function write_at_once(text)
+  io.write(text)
+  io.flush()
+end
+
+-- What the pieces of a text are given to as they come: standard output, where a terminal gets lines that break between
+-- words, or a function of the user's; by default a line that shows the end of the text while it grows. Behind it what is
+-- called at the end of the text.
 local function stream_to(stream)
+  local function clear() causeway._status("") end
   if stream == true then
-    return function(piece)
-      io.write(piece)
-      io.flush()
+    local take, finish = write_at_once, function() end
+    if io.output() == io.stdout and causeway._on_terminal() then
+      take, finish = causeway._in_whole_words(causeway.terminal_size(), write_at_once)
+    end
+    return take, function()
+      finish()
+      write_at_once("\n")
     end
   end
-  if type(stream) == "function" then return stream end
+  if type(stream) == "function" then return stream, clear end
   if stream ~= nil and stream ~= false then
     raise("stream: expected true, false or a function that gets the pieces, got a " .. type(stream))
   end
-  if stream == false then return nil end
+  if stream == false then return nil, clear end
   local tail = ""
   return function(piece)
     tail = (tail .. piece:gsub("%c+", " "))
     local room = causeway.terminal_size() - 4
     while causeway._text_width(tail) > room do tail = tail:sub((utf8.offset(tail, 2) or 2)) end
     causeway._status(tail)
-  end
+  end, clear
 end
 
 -- Options of a call, checked; a number alone is how many tokens are meant elsewhere.
@@ -231,10 +242,10 @@ function methods.generate(m, text, options)
   end
   local given = {}
   for key, value in pairs(options or {}) do given[key] = value end
-  local stream = stream_to(given.stream)
+  local stream, finish = stream_to(given.stream)
   given.stream = nil
   local good, answer = pcall(causeway._generate, m, text, given, stream)
-  if options and options.stream == true then io.write("\n") else causeway._status("") end
+  finish()
   if not good then error(answer, 0) end
   note_context(m, text, answer)
   return answer

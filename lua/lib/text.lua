@@ -56,6 +56,38 @@ function causeway._text_width(text)
   return characters - accents
 end
 
+--- A function that takes a text in pieces, cut anywhere, and gives it to write(text) with lines of at most `columns`
+--- columns where its words allow that; and one that ends the text. A word is held until it is complete, or longer than
+--- a line. Blanks at the end of a line go.
+function causeway._in_whole_words(columns, write)
+  local blanks, word, column, long = "", "", 0, false
+  local function put()
+    if column > 0 and not long and column + causeway._text_width(blanks .. word) > columns then
+      write("\n")
+      blanks, column = "", 0
+    end
+    write(blanks .. word)
+    column = column + causeway._text_width(blanks .. word)
+    blanks, word = "", ""
+  end
+  local function take(piece)
+    for part, separator in piece:gmatch("([^ \n]*)([ \n]?)") do
+      word = word .. part
+      long = long or causeway._text_width(word) > columns
+      if word ~= "" and (long or separator ~= "") then put() end
+      if separator ~= "" then long = false end
+      if separator == " " then blanks = blanks .. " " end
+      if separator == "\n" then
+        write("\n")
+        blanks, column = "", 0
+      end
+    end
+  end
+  return take, function()
+    if word ~= "" then put() end
+  end
+end
+
 -- The first `room` characters of a word, and the rest.
 local function cut(word, room)
   local to = utf8.len(word) and utf8.offset(word, room + 1) or room + 1

@@ -196,6 +196,11 @@ int colour(lua_State* L) {
     return 1;
 }
 
+int on_terminal(lua_State* L) {
+    lua_pushboolean(L, display(L).terminal());
+    return 1;
+}
+
 }  // namespace
 
 void TerminalDisplay::show(const Rich& value) {
@@ -221,6 +226,8 @@ bool TerminalDisplay::colour() const {
     const char* refused = std::getenv("NO_COLOR");
     return isatty(STDOUT_FILENO) && !dumb_terminal() && !(refused && *refused);
 }
+
+bool TerminalDisplay::terminal() const { return isatty(STDOUT_FILENO); }
 
 std::string in_whole_words(std::string_view text, int columns) {
     const auto width = [](std::string_view word) {  // bytes that continue a UTF-8 character take no column
@@ -326,6 +333,7 @@ void open_display(lua_State* L) {
                          {"_saved", guarded<count_as_saved>},
                          {"_status", guarded<status>},
                          {"_colour", guarded<colour>},
+                         {"_on_terminal", guarded<on_terminal>},
                      });
 }
 

@@ -30,6 +30,8 @@ public:
     virtual int columns() const = 0;
     virtual int rows() const = 0;
     virtual bool colour() const = 0;
+    // Whether what is written to standard output stands on a terminal, which breaks lines anywhere.
+    virtual bool terminal() const { return false; }
     // Whether it shows SVG and HTML, which are made for no other display.
     virtual bool pictures() const { return false; }
 };
@@ -43,6 +45,7 @@ public:
     int rows() const override;
     // A terminal, and neither NO_COLOR is set nor TERM is dumb.
     bool colour() const override;
+    bool terminal() const override;
 
 private:
     bool status_shown_ = false;

@@ -209,6 +209,25 @@ TEST_CASE("the pieces of a text come as it grows, and a text can end it", "[lua]
     CHECK(lua("m:generate('a', {stop = ''})") == "user:1: stop: an empty text, expected a text that ends the answer");
 }
 
+TEST_CASE("a text that is written on a terminal is broken between words, wherever its pieces end", "[lua][model]") {
+    Models lua;
+    lua("function written(text, n) local out = '' "
+        "local take, finish = causeway._in_whole_words(10, function(part) out = out .. part end) "
+        "for i = 1, #text, n do take(text:sub(i, i + n - 1)) end finish() return out end "
+        "function by(text) local one = written(text, 1) assert(one == written(text, 3)) "
+        "assert(one == written(text, 99)) return one end");
+    CHECK(lua("return by('one two three four')") == "one two\nthree four");
+    CHECK(lua("return by('one two  threes')") == "one two\nthrees");
+    CHECK(lua("return by('  one\\n\\ntwo three four\\n')") == "  one\n\ntwo three\nfour\n");
+    CHECK(lua("return by('abcdefghijklmn op')") == "abcdefghijklmn\nop");
+    // A word that no line has room for stays where it stands, and is not held to its end.
+    CHECK(lua("return by('a bcdefghijklmn op')") == "a bcdefghijklmn\nop");
+    CHECK(lua("local out = '' causeway._in_whole_words(3, function(part) out = out .. part end)('abcde') return out") ==
+          "abcde");
+    // Columns are counted, not bytes.
+    CHECK(lua("return written('éé éé éé éé', 99)") == "éé éé éé\néé");
+}
+
 TEST_CASE("choices are scored behind a prompt", "[lua][model]") {
     Models lua;
     lua("s = m:score('And God sa', {'id', 'xq', 'w'})");

@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <filesystem>
+#include <sstream>
 #include <thread>
 
 #include "lua/bind/gpu.hpp"
@@ -319,6 +320,32 @@ TEST_CASE("Ctrl-C stops a model that writes", "[lua][shell][interrupt][model]") 
     shell.terminal.wait_for("interrupted\n");
     shell.terminal.wait_for_prompt();
     CHECK(shell.answer("size(m:logits('abc'))") == "3\n256\n");
+    shell.leave();
+}
+
+TEST_CASE("what a model writes breaks between words on a terminal, and is left as it is in a file",
+          "[lua][shell][model]") {
+    Session shell;
+    winsize narrow{};
+    narrow.ws_row = 40;
+    narrow.ws_col = 20;
+    CHECK(shell.answer("m = model('" + source_dir() + "/experiments/data/tiny-llama');") == "");
+    CHECK(shell.answer("text = m:generate('In the beginning', {tokens = 60, stream = false});") == "");
+    REQUIRE(shell.answer("#text > 40 and not text:find('%S' .. ('%S'):rep(20))") == "true\n");
+    REQUIRE(shell.answer("io.output('t'); m:generate('In the beginning', {tokens = 60, stream = true}); io.close(); "
+                         "io.output(io.stdout); io.open('t'):read('a') == text .. '\\n'")
+                .ends_with("true\n"));
+    shell.terminal.enter("text = text:gsub('%s+', ' '); print('whole:' .. text .. ':')");
+    shell.terminal.wait_for("\nwhole:");
+    const std::string whole = shell.terminal.wait_for(":\n");
+    shell.terminal.wait_for_prompt();
+    shell.terminal.resize(narrow);
+    shell.terminal.enter("m:generate('In the beginning', {tokens = 60, stream = true});");
+    shell.terminal.wait_for(";\n");
+    const std::string shown = shell.terminal.wait_for("\ncauseway> ");
+    CHECK(contains(squeezed(shown), squeezed(whole.substr(1, whole.size() - 3))));
+    std::istringstream lines(shown);
+    for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 20);
     shell.leave();
 }
 
