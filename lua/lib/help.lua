@@ -719,6 +719,12 @@ local function pointer_from(name, sections)
   return "What others call " .. name .. " is " .. other .. " here: ?" .. other
 end
 
+-- What stands above the page of an option that has the name of a method of models; "" above any other.
+local function method_lead(name, list)
+  if manual[name] or not list or not causeway._metatable("Model").__methods[name] then return "" end
+  return wrapped(string.format("The method m:%s has a page: ?m:%s.", name, name), room(), "  ") .. "\n\n"
+end
+
 -- The text of a page, or nil for a name that nothing is known of.
 local function known_text(name)
   if name == "" then return overview() end
@@ -730,7 +736,7 @@ local function known_text(name)
     if yours then
       for _, section in ipairs(sections[name]) do text = text .. "\n\n" .. body(section.text, room(), "  ") end
     end
-    return (yours and text or page(name, sections))
+    return (yours and text or method_lead(name, sections[name]) .. page(name, sections))
       .. (pointer and "\n\n" .. wrapped(pointer, room(), "  ") or "")
   end
   if text then return text end
