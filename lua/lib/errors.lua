@@ -150,11 +150,10 @@ local function table_before(name, source)
   end
 end
 
---- What is to be known of a field of a table of the user's that was read and is not there: `d[1] has no "gama" (did you
---- mean "gamma"?)`. Nil where the table has no names, or the source sets the field.
-function causeway._absent_field(name, source)
-  local value, path = table_before(name, source)
-  if not value or getmetatable(value) and getmetatable(value).__index then return nil end
+-- What is to be known of a name that the table `value`, called `path` in the source, does not have; nil where it has
+-- none or too many.
+local function absent_name(value, path, name)
+  if getmetatable(value) and getmetatable(value).__index then return nil end
   local names = {}
   for key in next, value do
     if type(key) == "string" then names[#names + 1] = key end
@@ -171,12 +170,22 @@ function causeway._absent_field(name, source)
   return string.format('%s has no "%s" %s', path, name, known)
 end
 
+--- What is to be known of a field of a table of the user's that was read and is not there: `d[1] has no "gama" (did you
+--- mean "gamma"?)`. Nil where the table has no names, or the source sets the field.
+function causeway._absent_field(name, source)
+  local value, path = table_before(name, source)
+  return value and absent_name(value, path, name)
+end
+
 --- The same of an entry that is such a field and nothing else, or prints it.
 function causeway._note_on_field(source)
   local whole = source:gsub("[;%s]+$", ""):match("[^;\n]*$")
   whole = whole:match("^%s*print%s*%((.*)%)%s*;?%s*$") or whole
   local name = whole:match("^%s*[%a_][%w_%.%[%]\"']*%.([%a_][%w_]*)%s*;?%s*$")
-  return name and causeway._absent_field(name, source) or nil
+  if name then return causeway._absent_field(name, source) end
+  local object, key = whole:match("^%s*([%a_][%w_]*)%[[\"']([^\"']+)[\"']%]%s*;?%s*$")
+  local value = rawget(_G, object or "")
+  return type(value) == "table" and rawget(value, key) == nil and absent_name(value, object, key) or nil
 end
 
 --- What is to be known of an entry that gives a second variable the state of a call that returns it on request alone.
@@ -358,6 +367,9 @@ local rules = {
     return object and string.format("a method is called with a colon: %s:%s(...)", object, method) or nil
   end },
   { "cost: [rN]: expected a number", function() return 'cost("recursion", {N = 8192, r = 128, d = 128})' end },
+  { 'method: "auto" names no definition', function()
+    return 'opcount(causal_linear_attention, q, k, v, {method = "recursion"})'
+  end },
   { "opcount: expected a function", function()
     return 'opcount(causal_linear_attention, q, k, v, {method = "recursion"})'
   end },

@@ -948,6 +948,8 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"size(nowhere)", "nowhere is not defined"},
         {"y = norm(nowhere)", "nowhere is not defined"},
         {"rows = {{gamma = 1}}; rows[1].gama * 2", "rows[1] has no \"gama\" (did you mean \"gamma\"?)"},
+        {"q = ones(1, 1, 4, 2); opcount(function() return causal_linear_attention(q, q, q) end)",
+         "opcount(causal_linear_attention, q, k, v, {method = \"recursion\"})"},
         {"bits_per_byte(nowhere, \"a text\")", "it is a method of models: nowhere:bits_per_byte(\"a text\")"},
         {"generate(\"a text\")", "m:generate(\"a text\")"},
         {"b = benchmark_method(\"fleet\", {lengths = {16}, repeats = 1, show = false}); latex(b)", "b:latex()"},
@@ -1009,6 +1011,8 @@ TEST_CASE("the library's own table and methods of tensors say what they are", "[
     CHECK(contains(noted("type(x)"), "eltype(x) is the type of its elements"));
     CHECK(contains(noted("d = {{gamma = 1}}; d[1].gama"), "d[1] has no \"gama\" (did you mean \"gamma\"?)"));
     CHECK(contains(noted("d = {lr = 1}; print(d.rate)"), "d has no \"rate\" but lr"));
+    CHECK(contains(noted("d = {['a.q'] = 1}; d['a.k']"), "d has no \"a.k\" (did you mean \"a.q\"?)"));
+    CHECK(noted("d = {['a.q'] = 1}; d['a.q']") == "");
     CHECK(noted("d = {lr = 1}; d.rate = d.rate or 2").empty());
     CHECK(contains(noted("s = 'abc'; s[1]"), "s:sub(1, 1)"));
     CHECK(noted("type(x) == 'userdata'") == "");
