@@ -367,6 +367,9 @@ local rules = {
     return object and string.format("a method is called with a colon: %s:%s(...)", object, method) or nil
   end },
   { "cost: [rN]: expected a number", function() return 'cost("recursion", {N = 8192, r = 128, d = 128})' end },
+  { "returned %u%w+, expected (%u%w+) like V", function(type)
+    return conversions[type] and string.format("%s(o) has this type", conversions[type])
+  end },
   { 'method: "auto" names no definition', function()
     return 'opcount(causal_linear_attention, q, k, v, {method = "recursion"})'
   end },

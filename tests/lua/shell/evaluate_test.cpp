@@ -948,6 +948,9 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"size(nowhere)", "nowhere is not defined"},
         {"y = norm(nowhere)", "nowhere is not defined"},
         {"rows = {{gamma = 1}}; rows[1].gama * 2", "rows[1] has no \"gama\" (did you mean \"gamma\"?)"},
+        {"q = ones(1, 1, 4, 2); f = function(B, C, V) return causal_oracle(B, C, V) end "
+         "register_method{name = 'wide', forward = f} causal_linear_attention(q, q, q, {method = 'wide'})",
+         "f32(o) has this type"},
         {"q = ones(1, 1, 4, 2); opcount(function() return causal_linear_attention(q, q, q) end)",
          "opcount(causal_linear_attention, q, k, v, {method = \"recursion\"})"},
         {"bits_per_byte(nowhere, \"a text\")", "it is a method of models: nowhere:bits_per_byte(\"a text\")"},
