@@ -184,8 +184,8 @@ local function write_at_once(text)
 end
 
 -- What the pieces of a text are given to as they come: standard output, where a terminal gets lines that break between
--- words, or a function of the user's; by default a line that shows the end of the text while it grows. Behind it what is
--- called at the end of the text.
+-- words, or a function of the user's; by default a line that shows the end of the text while it grows. The second
+-- result is called at the end of the text.
 local function stream_to(stream)
   local function clear() causeway._status("") end
   if stream == true then

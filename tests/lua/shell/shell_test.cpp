@@ -332,8 +332,9 @@ TEST_CASE("what a model writes breaks between words on a terminal, and is left a
     CHECK(shell.answer("m = model('" + source_dir() + "/experiments/data/tiny-llama');") == "");
     CHECK(shell.answer("text = m:generate('In the beginning', {tokens = 60, stream = false});") == "");
     REQUIRE(shell.answer("#text > 40 and not text:find('%S' .. ('%S'):rep(20))") == "true\n");
-    REQUIRE(shell.answer("io.output('t'); m:generate('In the beginning', {tokens = 60, stream = true}); io.close(); "
-                         "io.output(io.stdout); io.open('t'):read('a') == text .. '\\n'")
+    REQUIRE(shell
+                .answer("io.output('t'); m:generate('In the beginning', {tokens = 60, stream = true}); io.close(); "
+                        "io.output(io.stdout); io.open('t'):read('a') == text .. '\\n'")
                 .ends_with("true\n"));
     shell.terminal.enter("text = text:gsub('%s+', ' '); print('whole:' .. text .. ':')");
     shell.terminal.wait_for("\nwhole:");
