@@ -73,23 +73,28 @@ protected:
         if (!on_gpu_ && coin()) o.chunk = 1 + below(100);
         if (coin()) o.scale = 0.125;
         o.qk_l2norm = below(4) == 0;
+        const bool made = gate && below(4) == 0, normed = below(4) == 0;
         if (!gradient && below(4) == 0) o.checkpoint_every = 1 + below(70);
         gate_ = one_of<double>({0.001, 0.1, 2});
         const Heads h = heads();
         const Index dk = width(), dv = width();
         const DType t = type(), gates = t == DType::f64 ? t : DType::f32;
         kind.arguments = {{Entries::normal, h.q, dk, t}, {Entries::unit, h.k, dk, t}, {Entries::normal, h.v, dv, t}};
-        if (gate) kind.arguments.push_back({Entries::log_gate, h.v, channels ? dk : 0, gates});
+        if (made) o.A_log = Tensor::zeros(gates, {h.v});
+        if (gate) kind.arguments.push_back({made ? Entries::normal : Entries::log_gate, h.v, channels ? dk : 0, gates});
         if (delta) kind.arguments.push_back({Entries::strength, h.v, 0, gates});
+        if (normed) kind.arguments.push_back({Entries::normal, std::max(h.q, h.v), dv, t});
         if (gradient) kind.arguments.push_back({Entries::normal, std::max(h.q, h.v), dv, t});
         put_state(kind, {1, h.v, dk, dv}, t, gradient);
         kind.name = (gradient ? "gradient " : "") + o.update + (channels ? " (channels) " : " ") + o.mode + " " +
-                    o.deterministic + " " + causeway::name(t) + (o.qk_l2norm ? " qk_l2norm" : "");
+                    o.deterministic + " " + causeway::name(t) + (o.qk_l2norm ? " qk_l2norm" : "") +
+                    (made ? " A_log" : "") + (normed ? " norm_gate" : "");
         kind.call = [=, this](const Joined& in) {
             LinearOptions with = o;
             std::size_t at = 3;
             if (gate) with.log_decay = in.arguments[at++];
-            if (delta) with.beta = in.arguments[at];
+            if (delta) with.beta = in.arguments[at++];
+            if (normed) with.norm_gate = in.arguments[at];
             with.state = in.state, with.cu_seqlens = in.cu_seqlens, with.state_indices = in.slots;
             return gradient ? linear_gradient(in.arguments, with) : linear(in.arguments, with);
         };

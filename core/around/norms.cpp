@@ -11,17 +11,17 @@
 namespace causeway {
 namespace around {
 
-void check_rows(const Tensor& x, double eps) {
+void check_rows(const Tensor& x, double eps, const std::string& prefix) {
     if (x.ndim() < 1) fail("x: a number, expected a Tensor with a last dimension");
-    if (!(eps >= 0) || !std::isfinite(eps)) fail("eps: ", eps, ", expected a number that is not negative");
+    if (!(eps >= 0) || !std::isfinite(eps)) fail(prefix, "eps: ", eps, ", expected a number that is not negative");
 }
 
-NormSizes check_norm(const Tensor& x, const NormOptions& o) {
-    check_rows(x, o.eps);
-    const NormSizes n{computing_type(x), x.shape().back(),
-                      kit::check_choice("activation", o.activation, calls::gate_activations()) == 0};
-    if (o.weight) check_parameter("weight", *o.weight, {n.width}, n.compute);
-    if (o.gate) check_parameter("gate", *o.gate, x.shape(), n.compute);
+NormSizes check_norm(const Tensor& x, const NormOptions& o, const std::string& prefix) {
+    check_rows(x, o.eps, prefix);
+    const auto activation = kit::check_choice((prefix + "activation").c_str(), o.activation, calls::gate_activations());
+    const NormSizes n{computing_type(x), x.shape().back(), activation == 0};
+    if (o.weight) check_parameter(prefix + "weight", *o.weight, {n.width}, n.compute);
+    if (o.gate) check_parameter(prefix + "gate", *o.gate, x.shape(), n.compute);
     return n;
 }
 

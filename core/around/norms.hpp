@@ -32,15 +32,15 @@ NormGradient rms_norm_grad(const Tensor& x, const Tensor& dy, const NormOptions&
 namespace around {
 
 // Throws Error unless x has rows and eps is a number that is not negative.
-void check_rows(const Tensor& x, double eps);
+void check_rows(const Tensor& x, double eps, const std::string& prefix = "");
 
-// A gated norm. Looks at shapes and types alone.
+// A gated norm. Looks at shapes and types alone. prefix: of the names of its options in messages.
 struct NormSizes {
     DType compute;
     Index width;
     bool silu;
 };
-NormSizes check_norm(const Tensor& x, const NormOptions&);
+NormSizes check_norm(const Tensor& x, const NormOptions&, const std::string& prefix = "");
 
 // Σ f(x_i) in eight parts, so that it is not one long chain of additions.
 template <class T, class F>

@@ -2,6 +2,8 @@
 // parameters in that type.
 #pragma once
 
+#include <string>
+
 #include "core/base/error.hpp"
 #include "core/tensor/tensor.hpp"
 
@@ -10,7 +12,7 @@ namespace causeway::around {
 inline DType computing_type(const Tensor& x) { return x.dtype() == DType::f64 ? DType::f64 : DType::f32; }
 
 // Throws Error for a wrong shape, and where a Float64 would lose digits in the type of computation.
-inline void check_parameter(const char* name, const Tensor& given, const Shape& expected, DType compute) {
+inline void check_parameter(const std::string& name, const Tensor& given, const Shape& expected, DType compute) {
     if (given.shape() != expected) fail(name, ": ", given.shape().text(), ", expected ", expected.text());
     if (given.dtype() == DType::f64 && compute != DType::f64)
         fail(name, ": Float64, expected Float32 like the other tensors");

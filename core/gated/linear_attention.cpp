@@ -7,6 +7,7 @@
 
 #include "core/around/norms.hpp"
 #include "core/base/text.hpp"
+#include "core/gated/around.hpp"
 #include "core/gated/checkpoints.hpp"
 #include "core/kit/callers_order.hpp"
 #include "core/kit/check.hpp"
@@ -205,6 +206,12 @@ LinearResult compute(const gated::Runner& runner, Call& call, Index checkpoint_e
 
 LinearResult gated::linear_attention_by(const Runner& runner, const Tensor& q, const Tensor& k, const Tensor& v,
                                         const LinearOptions& o) {
+    calls::check_around(o);
+    if (o.A_log || calls::has_norm(o)) {
+        LinearResult out = linear_attention_by(runner, q, k, v, within(q, k, v, o));
+        if (calls::has_norm(o)) out.O = rms_norm(out.O, calls::norm_of<NormOptions>(o));
+        return out;
+    }
     Call call = check(q, k, v, o);
     LinearResult out = call.compute == DType::f64 ? compute<double>(runner, call, o.checkpoint_every)
                                                   : compute<float>(runner, call, o.checkpoint_every);
@@ -222,6 +229,7 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 LinearResult linear_attention_counted(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
                                       OperationCount& count) {
+    calls::refuse_around(o, "a counted call");
     const Call call = gated::check(q, k, v, o);
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but counted calls keep no states");
     if (o.inplace) fail("inplace: true, but counted calls leave the state as it is");

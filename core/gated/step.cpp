@@ -11,6 +11,7 @@
 #include "core/around/norms.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
+#include "core/gated/around.hpp"
 #include "core/gated/gates.hpp"
 #include "core/kit/check.hpp"
 #include "core/kit/simd.hpp"
@@ -253,6 +254,8 @@ void check_step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& 
     check_inputs_apart("q", q), check_inputs_apart("k", k), check_inputs_apart("v", v);
     if (o.log_decay) check_inputs_apart("log_decay", *o.log_decay);
     if (o.beta) check_inputs_apart("beta", *o.beta);
+    if (o.norm_weight) check_inputs_apart("norm_weight", *o.norm_weight);
+    if (o.norm_gate) check_inputs_apart("norm_gate", *o.norm_gate);
 }
 
 }  // namespace gated
@@ -260,8 +263,14 @@ void check_step(const Sizes& c, const Tensor& q, const Tensor& k, const Tensor& 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& o, std::vector<Tensor>* states) {
     using namespace gated;
+    calls::check_around(o);
     const Sizes c = check_sizes(q, k, v, o);
     check_step(c, q, k, v, state, O, o);
+    if (o.A_log || calls::has_norm(o)) {
+        linear_attention_step(q, k, v, state, O, within(q, k, v, o), states);
+        if (calls::has_norm(o)) kit::copy_to(rms_norm(O, calls::norm_of<NormOptions>(o)), O);
+        return;
+    }
     if (o.qk_l2norm) return linear_attention_step(l2norm(q), l2norm(k), v, state, O, calls::without_l2norm(o), states);
     if (states) {
         states->clear();

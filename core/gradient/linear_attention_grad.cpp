@@ -1,6 +1,7 @@
 #include "core/gradient/linear_attention_grad.hpp"
 
 #include "core/around/norms.hpp"
+#include "core/gated/around.hpp"
 #include "core/gradient/as_given.hpp"
 #include "core/gradient/check.hpp"
 #include "core/gradient/registry.hpp"
@@ -63,11 +64,40 @@ LinearGradient compute(const gradient::Runner& runner, const Call& call, const T
     return out;
 }
 
+// The gradient of a call that makes its gates or norms its outputs; rule(options, dO) is that of the rule alone.
+template <class Rule>
+LinearGradient gradient_around(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                               const LinearOptions& o, Rule&& rule) {
+    const LinearOptions within = gated::within(q, k, v, o);
+    NormGradient norm{dO, {}, {}};
+    if (calls::has_norm(o)) {
+        gradient::check_no_states(o);
+        norm = rms_norm_grad(linear_attention(q, k, v, within).O, dO, calls::norm_of<NormOptions>(o));
+    }
+    LinearGradient out = rule(within, norm.dx);
+    out.dnorm_weight = norm.dweight, out.dnorm_gate = norm.dgate;
+    if (!o.A_log) return out;
+    const gated::Sizes n = gated::check_sizes(q, k, v, o);
+    const Shape full = gated::projection_shape(o.log_decay->shape(), v.shape(), n);
+    const DecayGateGradient gates =
+        decay_gate_grad(o.log_decay->to(n.compute).reshape(full), *o.A_log, out.dlog_decay->reshape(full),
+                        calls::gates_of<DecayGateOptions>(o));
+    out.dlog_decay = gates.da.reshape(o.log_decay->shape()).to(o.log_decay->dtype());
+    out.dA_log = gates.dA_log, out.ddt_bias = gates.ddt_bias;
+    return out;
+}
+
 }  // namespace
 
 LinearGradient gradient::linear_attention_grad_by(const Runner& runner, const Tensor& q, const Tensor& k,
                                                   const Tensor& v, const Tensor& dO, const LinearOptions& o,
                                                   const std::optional<Tensor>& dstate) {
+    calls::check_around(o);
+    if (o.A_log || calls::has_norm(o)) {
+        return gradient_around(q, k, v, dO, o, [&](const LinearOptions& within, const Tensor& arrives) {
+            return linear_attention_grad_by(runner, q, k, v, arrives, within, dstate);
+        });
+    }
     const Call call = gated::check(q, k, v, o);
     check_output_gradient(dO, call);
     gradient::check_no_states(o);

@@ -16,17 +16,19 @@ struct LinearGradient {
     std::optional<Tensor> dbeta;  // where the update has it, shape and type of beta
     Tensor dstate;                // with respect to the state before the first token (zeros if none was given),
                                   // [b, h, d_k, d_v]; Float32, for Float64 inputs Float64
+    // Where the options were given, their shapes and types; dlog_decay is then with respect to the projection.
+    std::optional<Tensor> dA_log, ddt_bias, dnorm_weight, dnorm_gate;
 };
 
 // The gradient of <O, dO> + <final state, dstate> for (O, final state) = linear_attention(q, k, v, options): what
 // arrives at the inputs when dO, of the shape of O and the type of q, and dstate, of the shape of the final state,
 // arrive at the outputs; no dstate: zeros. A head of q or k that several states share, and of log_decay or beta that
 // serves all, has the sum over them as its gradient, made from one of each: then dq and dk take that much more memory.
-// Packed sequences have the bits of calls with each alone. Float16 and BFloat16 are computed in Float32. options.mode
-// chooses the form: "recurrent" is the definition (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory),
-// "chunkwise" stores a state for each chunk (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time,
-// N/chunk·d_k·d_v memory), "parallel" is one chunk. Throws Error naming the argument, OutOfMemory, Interrupted,
-// Timeout.
+// With a norm the outputs before it are computed once more. Packed sequences have the bits of calls with each alone.
+// Float16 and BFloat16 are computed in Float32. options.mode chooses the form: "recurrent" is the definition
+// (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory), "chunkwise" stores a state for each chunk
+// (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time, N/chunk·d_k·d_v memory), "parallel" is one
+// chunk. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
 

@@ -206,6 +206,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
 
 void refuse(const LinearOptions& o, const Team& team) {
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but workers that share a sequence keep no states");
+    calls::refuse_around(o, "a call on several workers");
     sharded::refuse_packed_parts(o.cu_seqlens, team);
 }
 

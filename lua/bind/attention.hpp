@@ -81,7 +81,7 @@ inline bool is_one_number(lua_State* L, const Options& given, const char* key) {
 }
 
 // Pushes {dq, dk, dv}, also under the names dB, dC, dV, of the gated family with dlog_decay and dbeta where there are
-// such inputs, and dstate.
+// such inputs, and dstate, and those of the gates and the norm that the call makes.
 template <class Gradient>
 void push_gradient(lua_State* L, const Gradient& g) {
     lua_createtable(L, 0, 9);
@@ -91,7 +91,13 @@ void push_gradient(lua_State* L, const Gradient& g) {
         if (g.dbeta) set_field(L, "dbeta", *g.dbeta);
         set_field(L, "dstate", g.dstate);
     }
-    make_result(L, "a table of gradients", "dlog_decay dbeta dstate");
+    if constexpr (requires { g.dA_log; }) {
+        if (g.dA_log) set_field(L, "dA_log", *g.dA_log);
+        if (g.ddt_bias) set_field(L, "ddt_bias", *g.ddt_bias);
+        if (g.dnorm_weight) set_field(L, "dnorm_weight", *g.dnorm_weight);
+        if (g.dnorm_gate) set_field(L, "dnorm_gate", *g.dnorm_gate);
+    }
+    make_result(L, "a table of gradients", "dlog_decay dbeta dstate dA_log ddt_bias dnorm_weight dnorm_gate");
 }
 
 // Pushes {dq, dk, dv, da, du, dw, dstate} of the general rule, of the inputs that there are.

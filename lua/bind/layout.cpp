@@ -22,9 +22,9 @@ using Names = std::vector<std::string_view>;
 
 // The arguments, options and results that have a dimension of heads and one of tokens beside each other.
 bool has_tokens(std::string_view name) {
-    static const Names names{"q",          "k",     "v",   "B",  "C",  "V",  "dO", "zeta", "log_decay",
-                             "beta",       "O",     "dq",  "dk", "dv", "dB", "dC", "dV",   "F",
-                             "dlog_decay", "dbeta", "lse", "a",  "u",  "w",  "da", "du",   "dw"};
+    static const Names names{"q",   "k",  "v",  "B",  "C",  "V",  "dO", "zeta",      "log_decay",  "beta",
+                             "O",   "dq", "dk", "dv", "dB", "dC", "dV", "F",         "dlog_decay", "dbeta",
+                             "lse", "a",  "u",  "w",  "da", "du", "dw", "norm_gate", "dnorm_gate"};
     return std::find(names.begin(), names.end(), name) != names.end();
 }
 

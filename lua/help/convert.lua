@@ -9,7 +9,8 @@ manual.from_fla = {
   text = [[The arguments of flash-linear-attention's chunk_* and fused_recurrent_* calls, under their names, as a table
 that linear_attention takes: q, k, v [B, T, H, D], log gates g [B, T, H] or gk [B, T, H, K], beta [B, T, H],
 initial_state [N, H, K, V], cu_seqlens, use_qk_l2norm_in_kernel, output_final_state, and scale, 1/√K where none is
-given; the final state is the second result in any case. The update follows
+given; use_gate_in_kernel with A_log, dt_bias, safe_gate and lower_bound, where g is a projection, and
+use_beta_sigmoid_in_kernel. The final state is the second result in any case. The update follows
 from which of g and beta are there. The output is [B, T, H, V] as there, the state [N, H, K, V].]],
   notes = conventions .. [[ What else the libraries differ in is a table in docs/conventions.md.]],
   example = [[

@@ -46,6 +46,10 @@ out to be so large that something is left of it, or not finite, the head is comp
 ranks' own. Tensors on a GPU are spread over the GPUs of this machine, by NCCL and the kernels of one; there every head
 waits, and heads are not exchanged.
 
+What layers of models have around the rule may be within the call, on the CPU and a GPU, with its gradient: with A_log,
+log_decay is the projection that decay_gate makes gates of, and with norm_weight or norm_gate the outputs go through
+rms_norm.
+
 One table works too: linear_attention{q = q, k = k, v = v}. Two parts of a sequence with the state carried
 over give what one call gives. With |k| = 1 and β from 0 to 2 the delta rule never enlarges the state; near 2, where
 it forgets nothing, chunks of Float32 lose some digits (1e-4 after 2000 tokens of one key). Source: gates; Yang et al.

@@ -536,12 +536,12 @@ around("use_qk_l2norm_in_kernel use_qk_l2norm qk_l2norm qk_norm l2norm",
   "give l2norm(q) and l2norm(k), queries and keys of length 1")
 short("qk_l2norm", "use_qk_l2norm_in_kernel use_qk_l2norm qk_norm l2norm")
 around("a_log dt_bias dt dt_softplus delta_softplus dt_limit use_gate_in_kernel safe_gate lower_bound",
-  "the gate is made before the call, for linear_attention: log_decay = decay_gate(a, A_log, {dt_bias = t})")
+  "linear_attention makes the gate: log_decay = a, A_log = A, dt_bias = t; before another call decay_gate does")
 around("gv", "a gate for each channel of the values is a step of scan, S * diag(x.gv)")
 around("gk", "gates of tokens are linear_attention's: update = \"gated\", log_decay = g")
 around("beta", "it is linear_attention's: update = \"delta\", beta = b")
 around("d skip", "the skip is added after the call: o + times(D, v)")
-around("z", "the output gate comes after the call: times(o, times(z, sigmoid(z)))")
+around("z", "the output gate comes after the call: times(o, times(z, sigmoid(z))), with a norm by norm_gate = z")
 around("feature_map", "features are made before the call: elu(q) + 1 in the place of q, or lowrank")
 around("enable_gqa num_heads num_heads_kv num_kv_heads n_heads", "heads are counted in the tensors, and those of q may "
   .. "be a multiple of those of k and v: leave it out")

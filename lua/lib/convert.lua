@@ -75,12 +75,33 @@ local function names(list)
 end
 
 local conventions = "output_final_state use_qk_l2norm_in_kernel gate state_order"
-causeway._options.from_fla = names("q k v g gk beta scale initial_state cu_seqlens "
-  .. conventions)
+causeway._options.from_fla = names("q k v g gk beta scale initial_state cu_seqlens use_gate_in_kernel A_log dt_bias "
+  .. "lower_bound safe_gate use_beta_sigmoid_in_kernel " .. conventions)
 causeway._options.from_flashinfer = names("q k v g beta scale initial_state cu_seqlens "
   .. conventions)
 causeway._options.from_hf = names("query key value g beta initial_state scale " .. conventions)
 causeway._options.from_onnx = names("query key value past_state decay beta q_num_heads kv_num_heads update_rule scale")
+
+-- The options that fla's calls make gates of a projection with: A_log [H], dt_bias [H], of a gate per key channel
+-- [H K], and a bound that safe_gate asks for.
+local function gates_in_kernel(given, g)
+  local function bool(name) return checked(given, name, "from_fla", "boolean", "true or false") end
+  local within, safe = bool("use_gate_in_kernel"), bool("safe_gate")
+  if not within then
+    for _, name in ipairs({ "A_log", "dt_bias", "lower_bound" }) do
+      if given[name] ~= nil then
+        raise(string.format("from_fla: %s: given, expected it beside use_gate_in_kernel = true", name))
+      end
+    end
+    return nil
+  end
+  if not g then raise("from_fla: g: nothing, expected the projection that use_gate_in_kernel makes gates of") end
+  local bias, bound = optional(given, "dt_bias", "from_fla"), checked(given, "lower_bound", "from_fla", "number",
+    "a number below 0")
+  if safe and not bound then raise("from_fla: lower_bound: nothing, expected a number below 0 beside safe_gate") end
+  if bias and causeway.ndims(g) == 4 then bias = bias:reshape(causeway.size(g, 3), causeway.size(g, 4)) end
+  return { log_decay = g, A_log = needed(given, "A_log", "from_fla"), dt_bias = bias, lower_bound = bound }
+end
 
 --- Of fla's chunk_* and fused_recurrent_* calls: [B, T, H, D], log gates g [B, T, H] or [B, T, H, K] (gk), states
 --- [N, H, K, V], a scale of 1/sqrt(K) where none is given.
@@ -89,8 +110,13 @@ function causeway.from_fla(given)
     raise("from_fla: gk: given beside g, expected one gate")
   end
   local gate_name = type(given) == "table" and given.gk and "gk" or "g"
-  return converted("from_fla", given, { q = "q", k = "k", v = "v", g = gate_name, beta = "beta",
+  local out = converted("from_fla", given, { q = "q", k = "k", v = "v", g = gate_name, beta = "beta",
     state = "initial_state" }, { gate = "log", state = "kv" })
+  for name, value in pairs(gates_in_kernel(given, given[gate_name]) or {}) do out[name] = value end
+  if checked(given, "use_beta_sigmoid_in_kernel", "from_fla", "boolean", "true or false") and out.beta then
+    out.beta = causeway.sigmoid(out.beta)
+  end
+  return out
 end
 
 -- β = 1 for every token of v [tokens, H, V] and for the heads of the gate, where there is one: [tokens, H].

@@ -130,7 +130,8 @@ local function refuse_states(options)
   return options
 end
 
-local fields_of_gates = { q = "dq", k = "dk", v = "dv", state = "dstate", log_decay = "dlog_decay", beta = "dbeta" }
+local fields_of_gates = { q = "dq", k = "dk", v = "dv", state = "dstate", log_decay = "dlog_decay", beta = "dbeta",
+  A_log = "dA_log", dt_bias = "ddt_bias", norm_weight = "dnorm_weight", norm_gate = "dnorm_gate" }
 
 attention("linear_attention", "linear_attention_grad", {
   names = { { "q" }, { "k" }, { "v" } }, like = 1, fields = fields_of_gates, prepare = refuse_states,

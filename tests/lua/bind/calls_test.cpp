@@ -121,6 +121,10 @@ const std::map<std::string, std::string> values{
     {"gate", "x"},
     {"eps", "1e-5"},
     {"dt_bias", "A"},
+    {"A_log", "A2"},
+    {"norm_weight", "u"},
+    {"norm_gate", "x"},
+    {"norm_eps", "1e-5"},
     {"lower_bound", "-5"},
     {"keep_states", "true"},
 };
@@ -129,6 +133,13 @@ std::string needs(const std::string& call, const std::string& option, const std:
     if (call == "scan") return "step = keep, inputs = {x = x}, state = S, ";
     if (call == "linear_model") return option == "per_channel" || option == "forgets" ? "update = 'gated', " : "";
     const std::string g = call == "linear_attention_step" ? "h" : "g";
+    if (call.rfind("linear_attention", 0) == 0) {
+        const std::string projection = "update = 'gated', log_decay = " + g + ", ";
+        if (option == "A_log") return projection;
+        if (option == "dt_bias" || option == "lower_bound") return projection + "A_log = A2, ";
+        if (option == "norm_activation") return call == "linear_attention_step" ? "norm_gate = t, " : "norm_gate = x, ";
+        if (option == "norm_eps") return "norm_weight = u, ";
+    }
     if (option == "log_decay") return "update = 'gated', ";
     if (option == "beta") return "update = 'delta', ";
     if (option == "u") return call == "general_linear_attention_step" ? "w = t, " : "w = x, ";
@@ -159,6 +170,7 @@ std::string run(Shell& lua, const std::string& call, const std::string& option, 
                 const std::string& choice = "") {
     const bool one_token = call == "linear_attention_step" || call == "general_linear_attention_step";
     const std::string given = call == "short_convolution" && option == "state" ? "zeros(1, 2, 4)"
+                              : call != "decay_gate" && option == "dt_bias"    ? "A2"
                               : !one_token                                     ? value
                               : value == "g"                                   ? "h"
                               : value == "-g"                                  ? "-h"
@@ -217,7 +229,7 @@ TEST_CASE("no line of the page of a described call is wider than the terminal", 
 TEST_CASE("what is described is accepted by the calls on the CPU", "[lua][calls]") {
     Shell lua;
     lua("x, t, S = randn(1, 2, 8, 4), randn(1, 2, 1, 4), zeros(1, 2, 4, 4) g, h = rand(1, 2, 8), rand(1, 2, 1) "
-        "r, w, a, A, u = randn(1, 8, 4), randn(4, 3), randn(1, 4, 8), randn(4), rand(4) "
+        "r, w, a, A, u, A2 = randn(1, 8, 4), randn(4, 3), randn(1, 4, 8), randn(4), rand(4), randn(2) "
         "function keep(S, x) return nil, S end");
     for (const auto& call : calls::descriptions()) {
         for (const auto& option : call.options) {

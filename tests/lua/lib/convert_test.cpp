@@ -90,6 +90,24 @@ TEST_CASE("arguments of other libraries become those of linear_attention", "[lua
               "decay = randn(2, 10, 6), q_num_heads = 4, kv_num_heads = 2, update_rule = 'gated', scale = 2} "
               "return x.update, x.scale, size(x.log_decay)") == "gated 2 2 10 2 3");
 
+    // Gates of a projection and the sigmoid of β within the call.
+    CHECK(lua("function near(x, y) return relative_error((linear_attention(x)), (linear_attention(y))) < 1e-6 end "
+              "A, bias, wide = randn(2), randn(2), randn(6) G = randn(2, 10, 2, 3) "
+              "made = decay_gate(P(g), A, {dt_bias = bias}) "
+              "return near(from_fla{q = q, k = k, v = v, g = g, beta = g, use_gate_in_kernel = true, A_log = A, "
+              "dt_bias = bias, use_beta_sigmoid_in_kernel = true}, from_fla{q = q, k = k, v = v, g = P(made), "
+              "beta = sigmoid(g)})") == "true");
+    CHECK(lua("made = decay_gate(P(G), A, {dt_bias = wide:reshape(2, 3), lower_bound = -5}) "
+              "return near(from_fla{q = q, k = k, v = v, g = G, use_gate_in_kernel = true, A_log = A, dt_bias = wide, "
+              "safe_gate = true, lower_bound = -5}, from_fla{q = q, k = k, v = v, g = P(made)})") == "true");
+    CHECK(lua("from_fla{q = q, k = k, v = v, g = g, A_log = A}") ==
+          "user:1: from_fla: A_log: given, expected it beside use_gate_in_kernel = true");
+    CHECK(lua("from_fla{q = q, k = k, v = v, g = g, use_gate_in_kernel = true}") ==
+          "user:1: from_fla: A_log: expected a Tensor, got nothing");
+    CHECK(lua("from_fla{q = q, k = k, v = v, use_gate_in_kernel = true, A_log = A}") ==
+          "user:1: from_fla: g: nothing, expected the projection that use_gate_in_kernel makes gates of");
+    CHECK(lua("from_fla{q = q, k = k, v = v, g = g, use_gate_in_kernel = true, A_log = A, safe_gate = true}") ==
+          "user:1: from_fla: lower_bound: nothing, expected a number below 0 beside safe_gate");
     CHECK(lua("from_fla{q = q, k = k}") == "user:1: from_fla: v: expected a Tensor, got nothing");
     CHECK(lua("from_fla{q = q, k = k, v = v, g = g, gk = g}") ==
           "user:1: from_fla: gk: given beside g, expected one gate");

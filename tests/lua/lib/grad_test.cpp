@@ -227,6 +227,17 @@ TEST_CASE("grad: the attention calls agree with central differences", "[lua][gra
          "t}), x.k(':', ':', {t, t}), x.v(':', ':', {t, t}), S, {update = 'gated', log_decay = -exp(x.g(':', "
          "':', {t, t}))}) end return weighed(S) end)()",
          qkv + ", S = R(1, 2, 3, 2), g = R(1, 2, 5)}"});
+    // Gates of a projection and a gated norm within the call.
+    cases.push_back(
+        {"(function() local o, S = linear_attention(x.q, x.k, x.v, {update = 'gated_delta', log_decay = x.g, A_log = "
+         "x.A, "
+         "dt_bias = x.c, beta = sigmoid(x.b), norm_weight = x.w, norm_gate = x.z, norm_eps = 0.1}) return weighed(o) + "
+         "weighed(S) end)()",
+         qkv + ", g = R(1, 2, 5, 3), b = R(1, 2, 5), A = R(2), c = R(2, 3), w = R(2), z = R(1, 2, 5, 2)}"});
+    cases.push_back(
+        {"weighed((linear_attention(x.q, x.k, x.v, {update = 'gated', log_decay = x.g, A_log = x.A, lower_bound = -2, "
+         "norm_gate = x.z, norm_activation = 'sigmoid', layout = 'bnhd'})))",
+         qkv + ", g = R(1, 2, 5), A = R(5), z = R(1, 2, 5, 2)}"});
     for (const char* o : {"{}", "{causal = false, scale = 2}", "{method = 'standard'}"})
         cases.push_back({std::string("weighed(softmax_attention(x.q, x.k, x.v, ") + o + "))", qkv + "}"});
     cases.push_back({"weighed((softmax_attention{q = x.q, k = x.k, v = x.v, return_lse = true}))", qkv + "}"});
