@@ -35,6 +35,13 @@ Tensor decay_gate(const Tensor& a, const Tensor& A_log, const DecayGateOptions& 
     return g;
 }
 
+Tensor decay_gate_in_float(const Tensor& a, const Tensor& A_log, const DecayGateOptions& o) {
+    const around::Call c = around::check(a, A_log, o);
+    const Tensor g(DType::f32, a.shape(), o.stream);
+    around::gates_in_float(c.args, g.as<float>(), o.stream);
+    return g;
+}
+
 DecayGateGradient decay_gate_grad(const Tensor& a, const Tensor& A_log, const Tensor& dg, const DecayGateOptions& o) {
     const around::Call c = around::check(a, A_log, o);
     const around::GateArgs& n = c.args;

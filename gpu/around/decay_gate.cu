@@ -4,6 +4,7 @@
 #include "gpu/base/error.hpp"
 #include "gpu/kit/each.cuh"
 #include "gpu/kit/element.cuh"
+#include "gpu/kit/first.cuh"
 
 namespace causeway::gpu::around {
 
@@ -39,11 +40,17 @@ struct Numbers {
     }
 };
 
-template <class E>
+template <class E, class To>
 struct Forward {
     Numbers<E> numbers;
-    E* g;
-    __device__ void operator()(int64_t i) const { g[i] = static_cast<E>(numbers.at(i).value); }
+    To* g;
+    __device__ void operator()(int64_t i) const { g[i] = static_cast<To>(numbers.at(i).value); }
+};
+
+template <class E>
+struct IsNotANumber {
+    Numbers<E> numbers;
+    __device__ bool operator()(int64_t i) const { return isnan(numbers.at(i).value); }
 };
 
 template <class E>
@@ -95,8 +102,20 @@ struct AddChannels {
 void gates(const GateArgs& a, void* g, cudaStream_t stream) {
     visit(a.type, [&](auto e) {
         using E = decltype(e);
-        run_each("decay gates", a.size(), stream, Forward<E>{{a}, static_cast<E*>(g)});
+        run_each("decay gates", a.size(), stream, Forward<E, E>{{a}, static_cast<E*>(g)});
     });
+}
+
+void gates_in_float(const GateArgs& a, float* g, cudaStream_t stream) {
+    visit(a.type, [&](auto e) { run_each("decay gates", a.size(), stream, Forward<decltype(e), float>{{a}, g}); });
+}
+
+int64_t first_gate_not_a_number(const GateArgs& a, int64_t* first, cudaStream_t stream) {
+    int64_t found = 0;
+    visit(a.type, [&](auto e) {
+        found = first_that("checking gates", a.size(), first, stream, IsNotANumber<decltype(e)>{{a}});
+    });
+    return found;
 }
 
 void gate_inputs(const GateArgs& a, const void* dg, void* da, cudaStream_t stream) {

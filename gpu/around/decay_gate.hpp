@@ -25,6 +25,9 @@ struct DecayGateGradient {
 // The gradient of <g, dg>. Sums over tokens are made in Float64, in an order that the sizes alone decide.
 DecayGateGradient decay_gate_grad(const Tensor& a, const Tensor& A_log, const Tensor& dg, const DecayGateOptions& = {});
 
+// The gates in Float32, whatever type the projection has: those that linear_attention makes within its call.
+Tensor decay_gate_in_float(const Tensor& a, const Tensor& A_log, const DecayGateOptions& = {});
+
 namespace around {
 
 struct GateArgs {
@@ -38,6 +41,10 @@ struct GateArgs {
 };
 
 void gates(const GateArgs&, void* g, cudaStream_t);
+void gates_in_float(const GateArgs&, float* g, cudaStream_t);
+// The place of the first gate that is no number, `size()` where there is none. Waits for the stream; `first` is a place
+// of its own on the device.
+std::int64_t first_gate_not_a_number(const GateArgs&, std::int64_t* first, cudaStream_t);
 void gate_inputs(const GateArgs&, const void* dg, void* da, cudaStream_t);
 // by_rate and by_bias [parts · batch, heads · channels] in parts of N tokens; by_bias may be null.
 void gate_parameters(const GateArgs&, const void* dg, double* by_rate, double* by_bias, cudaStream_t);

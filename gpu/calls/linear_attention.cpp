@@ -4,8 +4,10 @@
 #include <numeric>
 
 #include "core/base/text.hpp"
+#include "core/gated/around.hpp"
 #include "core/gated/registry.hpp"
 #include "core/gated/step.hpp"
+#include "gpu/around/decay_gate.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
@@ -47,7 +49,55 @@ void set_heads(GatedArgs& a, const causeway::gated::Sizes& n) {
     a.q_stride = of_inputs(a.H * a.group, n.shared_queries), a.k_stride = of_inputs(a.H, n.shared_keys);
 }
 
+// The projection that gates are to be made of. Where one head serves all they are not made within a kernel.
+void set_projection(Call& c, const Tensor& v, const LinearOptions& o) {
+    const auto& n = c.sizes;
+    c.projection = o.log_decay->reshape(causeway::gated::projection_shape(o.log_decay->shape(), v.shape(), n));
+    c.A_log = o.A_log->to(DType::f32, o.stream);
+    if (o.dt_bias) c.dt_bias = o.dt_bias->to(DType::f32, o.stream);
+    c.args.gates = static_cast<int>(n.gates);
+    Projection& p = c.args.projection;
+    p.a = c.projection.data(), p.type = c.projection.type();
+    p.A_log = c.A_log.as<float>(), p.bias = o.dt_bias ? c.dt_bias.as<float>() : nullptr;
+    p.heads = c.projection.shape()[1];
+    p.lower_bound = static_cast<float>(o.lower_bound.value_or(0));
+}
+
+// Whether the kernels of the call make its gates: one launch of each, of all heads together.
+bool makes_gates_within(const Call& c, const LinearOptions& o) {
+    const auto& n = c.sizes;
+    const SomeHeads some = heads_together(n);
+    const bool packed = !n.sequences.empty(), prefix = keeps_prefix(o);
+    if (some.together != some.period || c.args.projection.heads != n.heads || o.checkpoint_every > 0) return false;
+    return makes_gates(o.mode, c.args, prefix) && (!packed || gated_form(o.mode, c.args, prefix).run_packed);
+}
+
+void check_made_gates(const Call& c, const LinearOptions& o) {
+    const Projection& p = c.args.projection;
+    const auto& n = c.sizes;
+    const around::GateArgs gates{p.a, p.type, p.A_log, p.bias, n.batch, n.heads, n.N, n.gates, p.lower_bound};
+    const Buffer found(sizeof(std::int64_t), o.stream);
+    const Index at = around::first_gate_not_a_number(gates, found.as<std::int64_t>(), o.stream);
+    if (at < gates.size()) fail("log_decay: NaN in gate ", at + 1, " that is made of it, expected numbers");
+}
+
 }  // namespace
+
+NormOptions options_of_norm(const LinearOptions& o) {
+    auto options = calls::norm_of<NormOptions>(o);
+    options.stream = o.stream;
+    return options;
+}
+DecayGateOptions options_of_gates(const LinearOptions& o) {
+    auto options = calls::gates_of<DecayGateOptions>(o);
+    options.stream = o.stream;
+    return options;
+}
+
+LinearOptions gates_made(const Call& c, const LinearOptions& o) {
+    const Tensor g = decay_gate_in_float(c.projection, *o.A_log, options_of_gates(o));
+    return calls::with_gates(o, g.reshape(o.log_decay->shape()));
+}
 
 UnitRows unit_rows(const Tensor& q, const Tensor& k, const LinearOptions& o) {
     LengthOptions lengths;
@@ -73,11 +123,16 @@ causeway::LinearOptions forms_of(const LinearOptions& o) {
     forms.log_decay = form_of(o.log_decay), forms.beta = form_of(o.beta), forms.state = form_of(o.state);
     forms.cu_seqlens = o.cu_seqlens, forms.state_indices = o.state_indices, forms.inplace = o.inplace;
     forms.checkpoint_every = o.checkpoint_every, forms.deterministic = o.deterministic;
+    forms.A_log = form_of(o.A_log), forms.dt_bias = form_of(o.dt_bias), forms.lower_bound = o.lower_bound;
+    forms.norm_weight = form_of(o.norm_weight), forms.norm_gate = form_of(o.norm_gate);
+    forms.norm_activation = o.norm_activation, forms.norm_eps = o.norm_eps;
     return forms;
 }
 
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o) {
-    Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms_of(o)), {}, {}, {}};
+    const causeway::LinearOptions forms = forms_of(o);
+    causeway::gated::check_around(q.form(), k.form(), v.form(), forms);
+    Call c{causeway::gated::check_sizes(q.form(), k.form(), v.form(), forms), {}, {}, {}, {}, {}, {}};
     const auto& n = c.sizes;
     constexpr Index max_width = 256;
     if (n.gates > 1) check_channels(o.mode);
@@ -91,7 +146,9 @@ Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOption
     a.group = static_cast<int>(n.group), a.dk = static_cast<int>(n.dk), a.dv = static_cast<int>(n.dv);
     set_heads(a, n);
     a.scale = static_cast<float>(n.scale);
-    if (causeway::gated::has_gate(n.update)) {
+    if (o.A_log) {
+        set_projection(c, v, o);
+    } else if (causeway::gated::has_gate(n.update)) {
         c.log_decay = each_head_of(*o.log_decay, {n.batch, n.heads, n.N, n.gates}, o.stream);
         a.gates = static_cast<int>(n.gates);
         a.g = c.log_decay.as<float>();
@@ -117,7 +174,7 @@ SomeHeads heads_together(const causeway::gated::Sizes& n) {
 }
 
 Call part_of(const Call& call, const SomeHeads& some, cudaStream_t stream) {
-    Call part{call.sizes, call.args, {}, {}};
+    Call part{call.sizes, call.args, {}, {}, {}, {}, {}};
     auto& n = part.sizes;
     GatedArgs& a = part.args;
     const auto from = [&](const void* x, Strides s, Index head) {
@@ -171,7 +228,7 @@ GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
 }
 
 bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n, const LinearOptions& o) {
-    return !keeps_prefix(o) && !a.g && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 &&
+    return !keeps_prefix(o) && a.gates == 0 && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 &&
            n.mode->chunk && (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
 }
 
@@ -255,6 +312,15 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
     gated::Call call = gated::check(q, k, v, o);
     const auto& n = call.sizes;
     GatedArgs& a = call.args;
+    if (calls::has_norm(o)) {
+        LinearResult out = linear_attention(q, k, v, calls::without_norm(o));
+        out.O = rms_norm(out.O, gated::options_of_norm(o));
+        return out;
+    }
+    if (o.A_log) {
+        if (!gated::makes_gates_within(call, o)) return linear_attention(q, k, v, gated::gates_made(call, o));
+        if (o.check_gates && !o.qk_l2norm) gated::check_made_gates(call, o);
+    }
     if (o.qk_l2norm) {
         if (gated::is_causal(a, n, o) || !takes_lengths(o.mode, a, gated::keeps_prefix(o))) {
             const gated::UnitRows unit = gated::unit_rows(q, k, o);
@@ -289,6 +355,16 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& o, std::vector<Tensor>* states) {
+    if (o.A_log || calls::has_norm(o)) {
+        const gated::Call call = gated::check(q, k, v, o);
+        const LinearOptions rule = o.A_log ? gated::gates_made(call, o) : o;
+        linear_attention_step(q, k, v, state, O, calls::without_norm(rule), states);
+        if (!calls::has_norm(o)) return;
+        const Tensor y = rms_norm(O, gated::options_of_norm(o));
+        convert(y.data(), y.type(), O.data(), O.type(), O.size(), o.stream);
+        return;
+    }
+    calls::check_around(o);
     if (o.qk_l2norm) {
         gated::check(q, k, v, o);
         const gated::UnitRows unit = gated::unit_rows(q, k, o);

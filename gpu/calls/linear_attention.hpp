@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/gated/linear_attention.hpp"
+#include "gpu/around/decay_gate.hpp"
 #include "gpu/around/norms.hpp"
 #include "gpu/calls/pieces.hpp"
 #include "gpu/gated/problem.hpp"
@@ -40,7 +41,8 @@ LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v,
 
 // 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on
 // the CPU. O [b, h_q, T, d_v] of the type of q is written; `states`, where given, becomes the states after each token.
-// One token allocates nothing where the state, log_decay and beta are Float32 with a value for every head.
+// One token allocates nothing where the state, log_decay and beta are Float32 with a value for every head, and neither
+// gates are made nor outputs normed.
 void linear_attention_step(const Tensor& q, const Tensor& k, const Tensor& v, Tensor& state, Tensor& O,
                            const LinearOptions& = {}, std::vector<Tensor>* states = nullptr);
 
@@ -51,6 +53,7 @@ struct Call {
     causeway::gated::Sizes sizes;
     GatedArgs args;
     Tensor log_decay, beta;
+    Tensor projection, A_log, dt_bias;  // in the place of log_decay, of gates that are to be made
 };
 Call check(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&);
 
@@ -79,6 +82,13 @@ void gradient_of_unit_rows(const Tensor& q, const Tensor& k, Gradient& out, cons
     lengths.stream = o.stream;
     out.dq = l2norm_grad(q, out.dq, lengths), out.dk = l2norm_grad(k, out.dk, lengths);
 }
+
+// The options of the norm and of the gates that the call makes, on its stream.
+NormOptions options_of_norm(const LinearOptions&);
+DecayGateOptions options_of_gates(const LinearOptions&);
+// The options of the call on gates that are made by a kernel of their own, in Float32, for calls that cannot do it
+// themselves.
+LinearOptions gates_made(const Call&, const LinearOptions&);
 
 // The options as those of the CPU, of forms alone.
 causeway::LinearOptions forms_of(const LinearOptions&);

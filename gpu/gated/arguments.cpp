@@ -21,7 +21,7 @@ void check(const GatedArgs& a, const char* method) {
     if (a.gates != 0 && a.gates != 1 && a.gates != a.dk)
         fail(method, ": ", a.gates, " gates a token, expected 0, 1 or ", a.dk);
     if (a.B * a.H * a.N == 0) return;
-    if (a.gates > 0 && !a.g) fail(method, ": gates are announced, but g is null");
+    if (a.gates > 0 && !a.g && !a.projection.a) fail(method, ": gates are announced, but g is null");
     if (!a.q || !a.k || !a.v) fail(method, ": q, k or v is null");
 }
 
@@ -62,7 +62,8 @@ Call call_of(const GatedArgs& a) {
             a.gates > 0 ? a.g : nullptr,
             a.beta,
             a.state,
-            a.scale};
+            a.scale,
+            a.projection};
 }
 
 }  // namespace causeway::gpu::gated

@@ -33,6 +33,7 @@ struct Call {
     const float *g, *beta;
     float* state;
     float scale;
+    Projection projection;
 };
 Call call_of(const GatedArgs& a);
 inline Gates gates_of(const Call& call) {

@@ -107,6 +107,10 @@ bool gated_channels_takes(const GatedArgs& a) {
            device().hopper();
 }
 
+bool gated_channels_makes_gates(const GatedArgs& a) {
+    return a.projection.type != Type::Float16 && a.gates == a.dk && channels::has_pairs(gated::call_of(a));
+}
+
 std::size_t gated_channels_workspace(const GatedArgs& a) {
     gated::check(a, name);
     const Plan plan(a);

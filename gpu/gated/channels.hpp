@@ -13,6 +13,8 @@ namespace causeway::gpu {
 
 // BFloat16, a gate per channel, 1 < dk <= 128, dv <= 128, on Hopper.
 bool gated_channels_takes(const GatedArgs& a);
+// Whether their gates are made within the kernel: of a projection in BFloat16 or Float32, keys of an even width.
+bool gated_channels_makes_gates(const GatedArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens, 65536 of all heads
 // together (at dk = dv = 128 and h = 32 46 MB, with the delta rule 84 MB), and, for more than one such part without a

@@ -5,6 +5,17 @@
 
 namespace causeway::gpu {
 
+// The projection that gates are made of within a kernel, as decay_gate makes them (core/around/decay_gate.hpp), where a
+// form can (registry.hpp); contiguous [B, H, N, gates] on the device like g.
+struct Projection {
+    const void* a = nullptr;  // null: gates are given
+    Type type = Type::BFloat16;
+    const float* A_log = nullptr;  // [heads]
+    const float* bias = nullptr;   // [heads, gates]; null: none
+    std::int64_t heads = 1;        // H, but where heads that share keys or queries are batch entries of their own
+    float lower_bound = 0;         // 0: none
+};
+
 // S' = diag(e^{g_t}) S_{t-1},  u_t = v_t or β_t (v_t - S'ᵀ k_t),  S_t = S' + k_t u_tᵀ,  o_t = scale · S_tᵀ q_t.
 // q: [B, H · group, N, dk], k: [B, H, N, dk], v: [B, H, N, dv], o: [B, H · group, N, dv].
 struct GatedArgs {
@@ -19,6 +30,7 @@ struct GatedArgs {
     const float* beta = nullptr;  // on the device, contiguous [B, H, N]; null: no delta rule
     float* state = nullptr;       // on the device, contiguous [B, H, dk, dv], in and out; null: zeros, dropped
     float scale = 1;
+    Projection projection;  // where given, g is null
     float length_eps = 0;  // above 0 q and k are first divided by √(Σ x² + length_eps), where a form can (registry.hpp)
     Workspace workspace;
 };

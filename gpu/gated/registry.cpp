@@ -31,7 +31,8 @@ const std::vector<GatedForm>& gated_forms() {
          delta_hopper_workspace, delta_hopper, delta_hopper_packed_workspace, delta_hopper_packed, false,
          delta_hopper_prefix_workspace, delta_hopper_prefix, true},
         {"channels", "chunkwise", "Kimi Team 2025; Yang et al. 2024 (GLA), §4", true, false, gated_channels_takes,
-         gated_channels_workspace, gated_channels, gated_channels_packed_workspace, gated_channels_packed},
+         gated_channels_workspace, gated_channels, gated_channels_packed_workspace, gated_channels_packed, false,
+         nullptr, nullptr, false, gated_channels_makes_gates},
         {"portable", "chunkwise", "core/gated/chunkwise.hpp", true, true, any, gated_portable_workspace, gated_portable,
          nullptr, nullptr, true},
         {"recurrent", "recurrent", "the definition", true, true, any, gated_recurrent_workspace, gated_recurrent,
@@ -44,7 +45,8 @@ const std::vector<GatedForm>& gated_forms() {
 
 const GatedForm& gated_form(const std::string& mode, const GatedArgs& a, bool prefix) {
     for (const GatedForm& form : gated_forms()) {
-        const bool can = (!prefix || form.keeps_prefix()) && (a.length_eps == 0 || form.lengths);
+        const bool can = (!prefix || form.keeps_prefix()) && (a.length_eps == 0 || form.lengths) &&
+                         (!a.projection.a || (form.makes_gates && form.makes_gates(a)));
         if (form.mode == mode && can && form.takes(a)) return form;
     }
     fail("mode: no form of \"", mode, "\" on the GPU computes this call");
@@ -54,6 +56,13 @@ bool takes_lengths(const std::string& mode, const GatedArgs& a, bool prefix) {
     GatedArgs without = a;
     without.length_eps = 0;
     return gated_form(mode, without, prefix).lengths;
+}
+
+bool makes_gates(const std::string& mode, const GatedArgs& a, bool prefix) {
+    GatedArgs made = a;
+    made.projection = {}, made.length_eps = 0;
+    const GatedForm& form = gated_form(mode, made, prefix);
+    return form.makes_gates && form.makes_gates(a);
 }
 
 void check_channels(const std::string& mode) { check(mode, &GatedForm::channels, "with a gate per key channel"); }

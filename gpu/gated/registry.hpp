@@ -28,7 +28,8 @@ struct GatedForm {
     // The same so that none does, for one sequence too; null: `prefix` says whether `run` is so.
     std::size_t (*prefix_workspace)(const GatedArgs&, const Sequences&) = nullptr;
     void (*run_prefix)(const GatedArgs&, const Sequences&, cudaStream_t) = nullptr;
-    bool lengths = false;  // divides q and k by their lengths itself (GatedArgs::length_eps)
+    bool lengths = false;                             // divides q and k by their lengths itself (GatedArgs::length_eps)
+    bool (*makes_gates)(const GatedArgs&) = nullptr;  // makes gates of this projection itself; null: of none
 
     bool keeps_prefix() const { return prefix || run_prefix; }
 };
@@ -36,12 +37,15 @@ struct GatedForm {
 // All of them; of a mode the first that takes a problem computes it.
 const std::vector<GatedForm>& gated_forms();
 
-// That form; prefix: of those with keeps_prefix(); with length_eps of those with `lengths`. Throws Error where none
-// takes it.
+// That form; prefix: of those with keeps_prefix(); with length_eps of those with `lengths`; with a projection of those
+// that make its gates. Throws Error where none takes it.
 const GatedForm& gated_form(const std::string& mode, const GatedArgs&, bool prefix = false);
 
 // Whether the form that computes the problem divides q and k by their lengths itself.
 bool takes_lengths(const std::string& mode, const GatedArgs&, bool prefix);
+
+// Whether the form that computes the problem, once its gates are made, makes them itself.
+bool makes_gates(const std::string& mode, const GatedArgs&, bool prefix);
 
 // Throw Error, naming the modes that do, where no form of the mode takes a gate per key channel, has a gradient, or
 // keeps deterministic = "prefix".

@@ -91,6 +91,23 @@ void run_all(const GatedGradArgs& all, const gated::Runs& runs, cudaStream_t str
     fork.join();
 }
 
+// Of a call that makes its gates or norms its outputs.
+LinearGradient gradient_around(const gated::Call& call, const Tensor& q, const Tensor& k, const Tensor& v,
+                               const Tensor& dO, const LinearOptions& o, const std::optional<Tensor>& dstate) {
+    const LinearOptions rule = calls::without_norm(o.A_log ? gated::gates_made(call, o) : o);
+    NormGradient norm{dO, {}, {}};
+    if (calls::has_norm(o)) norm = rms_norm_grad(linear_attention(q, k, v, rule).O, dO, gated::options_of_norm(o));
+    LinearGradient out = linear_attention_grad(q, k, v, norm.dx, rule, dstate);
+    out.dnorm_weight = norm.dweight, out.dnorm_gate = norm.dgate;
+    if (!o.A_log) return out;
+    const Tensor& a = call.projection;
+    const DecayGateGradient gates = decay_gate_grad(a.to(DType::f32, o.stream), *o.A_log,
+                                                    out.dlog_decay->reshape(a.shape()), gated::options_of_gates(o));
+    out.dlog_decay = gates.da.reshape(o.log_decay->shape()).to(o.log_decay->dtype(), o.stream);
+    out.dA_log = gates.dA_log, out.ddt_bias = gates.ddt_bias;
+    return out;
+}
+
 }  // namespace
 
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
@@ -101,6 +118,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const auto& n = call.sizes;
     gated::check_gradients(n, v, dO, dstate);
     causeway::gradient::check_no_states(o);
+    if (o.A_log || calls::has_norm(o)) return gradient_around(call, q, k, v, dO, o, dstate);
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);
         LinearGradient out = linear_attention_grad(unit.q, unit.k, v, dO, calls::without_l2norm(o), dstate);
@@ -110,6 +128,10 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     LinearGradient out{Tensor(q.dtype(), q.shape(), o.stream),
                        Tensor(k.dtype(), k.shape(), o.stream),
                        Tensor(v.dtype(), v.shape(), o.stream),
+                       {},
+                       {},
+                       {},
+                       {},
                        {},
                        {},
                        {}};

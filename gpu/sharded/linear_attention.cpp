@@ -86,6 +86,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
     refuse_prefix(o.deterministic, several);
+    calls::refuse_around(o, several);
     const gated::Call call = gated::check(q, k, v, o);
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);

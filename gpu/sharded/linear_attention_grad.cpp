@@ -27,6 +27,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     refuse_packed(o.cu_seqlens, "a gradient on several GPUs");
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     refuse_prefix(o.deterministic, "a gradient on several GPUs");
+    calls::refuse_around(o, "a gradient on several GPUs");
     const gated::Call call = gated::check(q, k, v, o);
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);

@@ -1,10 +1,10 @@
 #include "gpu/tensor/elementwise.hpp"
 
 #include "gpu/base/error.hpp"
-#include "gpu/base/wait.hpp"
 #include "gpu/kit/each.cuh"
 #include "gpu/kit/element.cuh"
 #include "gpu/kit/finite.cuh"
+#include "gpu/kit/first.cuh"
 
 namespace causeway::gpu {
 
@@ -30,32 +30,14 @@ struct Fill {
 };
 
 struct IsAboveZero {
-    __device__ bool operator()(float x) const { return !(x <= 0.0f); }
+    const float* x;
+    __device__ bool operator()(std::int64_t i) const { return !(x[i] <= 0.0f); }
 };
 
 struct IsNotFinite {
-    __device__ bool operator()(float x) const { return !is_finite(x); }
-};
-
-template <class Is>
-struct First {
     const float* x;
-    unsigned long long* first;
-    __device__ void operator()(std::int64_t i) const {
-        if (Is{}(x[i])) atomicMin(first, static_cast<unsigned long long>(i));
-    }
+    __device__ bool operator()(std::int64_t i) const { return !is_finite(x[i]); }
 };
-
-template <class Is>
-std::int64_t first_that(const char* doing, const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
-    check(cudaMemcpyAsync(first, &n, sizeof n, cudaMemcpyHostToDevice, stream), doing);
-    run_each(doing, n, stream, First<Is>{x, reinterpret_cast<unsigned long long*>(first)});
-    std::int64_t found = n;
-    wait_for(stream, doing);
-    check(cudaMemcpyAsync(&found, first, sizeof found, cudaMemcpyDeviceToHost, stream), doing);
-    check(cudaStreamSynchronize(stream), doing);
-    return found;
-}
 
 }  // namespace
 
@@ -81,11 +63,11 @@ void fill(float* x, std::int64_t n, float value, cudaStream_t stream) {
 }
 
 std::int64_t first_above_zero(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
-    return first_that<IsAboveZero>("checking gates", x, n, first, stream);
+    return first_that("checking gates", n, first, stream, IsAboveZero{x});
 }
 
 std::int64_t first_not_finite(const float* x, std::int64_t n, std::int64_t* first, cudaStream_t stream) {
-    return first_that<IsNotFinite>("looking for NaN and Inf", x, n, first, stream);
+    return first_that("looking for NaN and Inf", n, first, stream, IsNotFinite{x});
 }
 
 }  // namespace causeway::gpu

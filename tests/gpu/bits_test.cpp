@@ -35,6 +35,7 @@ gpu::LinearOptions there(const LinearOptions& o) {
     gpu::LinearOptions out;
     out.update = o.update, out.mode = o.mode, out.scale = o.scale, out.deterministic = o.deterministic;
     out.qk_l2norm = o.qk_l2norm;
+    out.A_log = moved(o.A_log), out.norm_gate = moved(o.norm_gate);
     out.log_decay = moved(o.log_decay), out.beta = moved(o.beta), out.state = moved(o.state);
     out.cu_seqlens = o.cu_seqlens, out.state_indices = o.state_indices, out.checkpoint_every = o.checkpoint_every;
     return out;

@@ -3,6 +3,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
+
 #include "gpu/gated/arguments.hpp"
 
 namespace causeway::gpu::channels {
@@ -68,6 +70,13 @@ struct Part {
     unsigned char* inverse;  // (I + diag(β) M)⁻¹
     int* not_finite;         // becomes 1 where a state is not finite, and no block goes token by token
 };
+
+// Whether rows of k and q, and gates or the projection that they are made of, may be read as pairs of elements.
+inline bool has_pairs(const gated::Call& call) {
+    const void* const gates = call.projection.a ? call.projection.a : call.g;
+    return call.k.quads && (call.group == 0 || call.q.quads) && call.dk % 2 == 0 &&
+           (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(gates) % 8 == 0);
+}
 
 void launch_prepare(const Part& p, cudaStream_t stream);
 void launch_sweep(const Part& p, cudaStream_t stream);

@@ -34,8 +34,8 @@ struct PrepareShared {
     int by_pairs[blocks];  // a sub-block whose gates or keys are too large for `inverse`
 };
 
-// paired: rows of k, q and g are pairs of elements, aligned.
-template <int DK, bool paired>
+// paired: rows of k, q and g are pairs of elements, aligned. made: gates are made of a projection, paired.
+template <int DK, bool paired, bool made>
 struct Prepare {
     static constexpr int pairs = DK / 2;  // of channels: a thread has one, of the 16 tokens of a sub-block
     using Shared = PrepareShared<DK>;
@@ -84,13 +84,38 @@ struct Prepare {
         return p.values + tile * (p.DV / sweep_columns) * value_bytes;
     }
 
+    // The gates of this thread's tokens at two channels, made of a projection.
+    __device__ __forceinline__ void make_gates(float2 (&g)[16], int first, int column) const {
+        const Projection& projection = call.projection;
+        const int64_t at = (bh * call.N + start) * call.gates + column;
+        if (projection.type == Type::Float32) {
+            const float* from = static_cast<const float*>(projection.a) + at;
+#pragma unroll
+            for (int t = 0; t < 16; ++t)
+                g[t] = *reinterpret_cast<const float2*>(from + int64_t{min(first + t, n - 1)} * call.gates);
+        } else {
+            const E* from = static_cast<const E*>(projection.a) + at;
+            uint32_t x[16];
+#pragma unroll
+            for (int t = 0; t < 16; ++t)
+                x[t] = *reinterpret_cast<const uint32_t*>(from + int64_t{min(first + t, n - 1)} * call.gates);
+#pragma unroll
+            for (int t = 0; t < 16; ++t) g[t] = unpack(E{}, x[t]);
+        }
+        const MadeGates gate(projection, bh, call.gates);
+        const float2 bias = gate.bias ? float2{gate.bias[column], gate.bias[column + 1]} : float2{0.0f, 0.0f};
+#pragma unroll
+        for (int t = 0; t < 16; ++t) g[t] = {gate(g[t].x + bias.x), gate(g[t].y + bias.y)};
+    }
     // The gates of this thread's tokens at its two channels, base 2; 0 past the end. Nothing that is loaded is waited
     // for before the last load: branches stand outside.
     __device__ __forceinline__ void load_gates(float2 (&g)[16]) const {
         const float* from = call.g + (bh * call.N + start) * call.gates;
         const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
                   next = min(channel + 1, call.dk - 1);
-        if (call.gates <= 1) {  // one for all channels
+        if constexpr (made) {
+            make_gates(g, first, column);
+        } else if (call.gates <= 1) {  // one for all channels
 #pragma unroll
             for (int t = 0; t < 16; ++t) {
                 const float gate = call.gates == 1 ? from[min(first + t, n - 1)] : 0.0f;
@@ -134,8 +159,8 @@ struct Prepare {
     // put(i, j, score times factor[i] (null: scale)), j < i + diagonal.
     template <class Put>
     static __device__ __noinline__ void score_pairs(const gated::Call& call, const char* x, int64_t x_token,
-                                                    const char* k, const float* g, int n, Put put, const float* factor,
-                                                    int diagonal) {
+                                                    const char* k, int64_t bh, int64_t token, int n, Put put,
+                                                    const float* factor, int diagonal) {
         const int lane = threadIdx.x % 32;
         const auto element = [&](const char* rows, int64_t token, int t, int c) {
             return t < n && c < call.dk ? static_cast<float>(reinterpret_cast<const E*>(rows + t * token)[c]) : 0.0f;
@@ -152,7 +177,7 @@ struct Prepare {
                 for (int m = 0; m < DK / 32; ++m) {
                     const int c = lane + 32 * m;
                     if (i > j && i < n && c < call.dk && call.gates > 0)
-                        keys[m] *= expf(g[i * int64_t{call.gates} + (call.gates > 1 ? c : 0)]);
+                        keys[m] *= expf(log_gate<made>(call, bh, token + i, c));
                     sum = fmaf(element(x, x_token, i, c), keys[m], sum);
                 }
                 sum = sum_of_warp(sum);
@@ -163,8 +188,8 @@ struct Prepare {
     template <class Put>
     __device__ __forceinline__ void score_pairs_of(const gated::Operand& x, int64_t head, int block, Put put,
                                                    const float* factor, int diagonal) const {
-        score_pairs(call, row(x, head, block * 16), x.token, row(call.k, h, block * 16),
-                    call.g + (bh * call.N + start + block * 16) * call.gates, n - block * 16, put, factor, diagonal);
+        score_pairs(call, row(x, head, block * 16), x.token, row(call.k, h, block * 16), bh, start + block * 16,
+                    n - block * 16, put, factor, diagonal);
     }
 
     // Block (I, J) of X Kᵀ ⊙ Λ, X in shared memory times e^L.
@@ -456,7 +481,7 @@ struct Prepare {
 };
 
 // Of packed sequences the grid goes through the chunks of the round, and for each of them through the heads.
-template <int DK, bool paired, bool packed>
+template <int DK, bool paired, bool made, bool packed>
 __global__ __launch_bounds__(prepare_threads,
                              2) void gated_channels_prepare(const __grid_constant__ Told<packed> told) {
     extern __shared__ __align__(16) unsigned char shared[];
@@ -467,24 +492,23 @@ __global__ __launch_bounds__(prepare_threads,
         const uint32_t heads = static_cast<uint32_t>(p.call.all_heads), chunk = blockIdx.x / heads;
         tile = blockIdx.x % heads * p.chunks + chunk - told.lists.parts[part].first_chunk;
     }
-    Prepare<DK, paired>(p, *reinterpret_cast<PrepareShared<DK>*>(shared), tile).run();
+    Prepare<DK, paired, made>(p, *reinterpret_cast<PrepareShared<DK>*>(shared), tile).run();
 }
 
-template <int DK, bool paired, class T>
+template <int DK, bool paired, bool made, class T>
 void prepare(const T& told, cudaStream_t stream) {
     constexpr bool packed = std::is_same_v<T, RoundPart>;
     const Part& p = shared_part(told);
-    launch(gated_channels_prepare<DK, paired, packed>, "launching gated_channels_prepare",
+    launch(gated_channels_prepare<DK, paired, made, packed>, "launching gated_channels_prepare",
            dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK>), 1,
            false, stream, told);
 }
 template <int DK, class T>
 void prepare(const T& told, cudaStream_t stream) {
     const gated::Call& call = shared_part(told).call;
-    const bool paired = call.k.quads && (call.group == 0 || call.q.quads) && call.dk % 2 == 0 &&
-                        (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(call.g) % 8 == 0);
-    if (paired) prepare<DK, true>(told, stream);
-    else prepare<DK, false>(told, stream);
+    if (call.projection.a) prepare<DK, true, true>(told, stream);
+    else if (has_pairs(call)) prepare<DK, true, false>(told, stream);
+    else prepare<DK, false, false>(told, stream);
 }
 template <class T>
 void prepare(const T& told, cudaStream_t stream) {

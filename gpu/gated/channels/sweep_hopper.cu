@@ -129,13 +129,13 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
         for (int64_t t = p.first; t < p.first + p.tokens; ++t) {
             const E* k = reinterpret_cast<const E*>(head_of(call.k, b, h) + t * call.k.token);
             const E* v = reinterpret_cast<const E*>(head_of(call.v, b, h) + t * call.v.token);
-            const float* g = call.g + (bh * call.N + t) * call.gates;
             float keys[each], read = 0;
 #pragma unroll
             for (int m = 0; m < each; ++m) {
                 const int r = rg + 8 * m;
                 keys[m] = r < call.dk ? static_cast<float>(k[r]) : 0.0f;
-                if (r < call.dk) S[m] *= expf(g[r]);
+                if (r < call.dk)
+                    S[m] *= expf(call.projection.a ? log_gate<true>(call, bh, t, r) : log_gate<false>(call, bh, t, r));
                 read = fmaf(keys[m], S[m], read);
             }
             float u = there ? static_cast<float>(v[c]) : 0.0f;
