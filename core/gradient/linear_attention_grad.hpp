@@ -17,7 +17,7 @@ struct LinearGradient {
     Tensor dstate;                // with respect to the state before the first token (zeros if none was given),
                                   // [b, h, d_k, d_v]; Float32, for Float64 inputs Float64
     // Where the options were given, their shapes and types; dlog_decay is then with respect to the projection.
-    std::optional<Tensor> dA_log, ddt_bias, dnorm_weight, dnorm_gate;
+    std::optional<Tensor> dA_log{}, ddt_bias{}, dnorm_weight{}, dnorm_gate{};
 };
 
 // The gradient of <O, dO> + <final state, dstate> for (O, final state) = linear_attention(q, k, v, options): what

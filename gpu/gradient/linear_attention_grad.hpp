@@ -16,7 +16,7 @@ struct LinearGradient {
     Tensor dstate;                // Float32, with respect to the state before the first token: [b, h, d_k, d_v], or
                                   // the shape of the pool where the states are slots of one
     // Where the options were given, their shapes and types; dlog_decay is then with respect to the projection.
-    std::optional<Tensor> dA_log, ddt_bias, dnorm_weight, dnorm_gate;
+    std::optional<Tensor> dA_log{}, ddt_bias{}, dnorm_weight{}, dnorm_gate{};
 };
 
 // linear_attention_grad of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Deterministic.

@@ -50,8 +50,8 @@ manual.lowrank_error = {
              the heads are the blocks of one block-diagonal matrix]],
   notes = [[e:table(), for e the result, has a row for each norm and, with the mask, for each claim that bounds it, as
 check_bound shows them; e:markdown() and e:latex() are that table as a text. With several batches a head is called
-[batch, head]. Of more than four heads it has the worst alone, the one whose relative error is largest (the output's
-where there is v), and all with e:table{heads = true}.
+[batch, head]. Of several heads it has the worst alone, the one whose relative error is largest (the output's where
+there is v), and all with e:table{heads = true}.
 
 Operator norms come from Lanczos' iteration; beyond N = 2048 no N × N matrix is kept. Source: fleet
 Theorem 4.1, with the constants of claims A1, A2, A9, A10.]],

@@ -58,8 +58,7 @@ softmax(logits / temperature), of the top_k likeliest, and of these of the fewes
 together. Equal seeds give equal texts. `stop` is a text, or several, that end the answer, which is without it.
 
 While the model writes, a line shows the end of the text; stream = true prints the text as it comes, stream = f calls
-f with every piece, false shows nothing. Ctrl-C stops it. The value is the same text, which a semicolon behind the call
-keeps from being shown once more.
+f with every piece, false shows nothing. Ctrl-C stops it.
 
 m:chat puts a question, or a list of messages {role = "user", content = "..."}, into the form that the model was
 trained on (ChatML, Llama 3, Mistral), and returns the answer and the conversation with it, to go on with.

@@ -188,12 +188,18 @@ function causeway._note_on_field(source)
   return type(value) == "table" and rawget(value, key) == nil and absent_name(value, object, key) or nil
 end
 
+-- What was said of variables that were to be states, by their names.
+local nil_states = {}
+causeway._nil_states = nil_states
+
 --- What is to be known of an entry that gives a second variable the state of a call that returns it on request alone.
 function causeway._note_on_state(source)
   if source:find("%f[%w_]local%f[^%w_]") or source:find("%f[%w_]function%f[^%w_]") then return nil end
   for state, call in source:gmatch("[%a_][%w_]*%s*,%s*([%a_][%w_]*)%s*=%s*([%a_][%w_]*)%s*%(") do
     if state ~= "_" and rawget(_G, state) == nil and (causeway._options[call] or {}).return_state then
-      return string.format("%s is nil: %s returns its state with return_state = true", state, call)
+      local told = string.format("%s is nil: %s returns its state with return_state = true", state, call)
+      nil_states[state] = told
+      return told
     end
   end
 end
@@ -348,6 +354,10 @@ local rules = {
   end },
   { "norm: argument 2", function()
     return "the largest singular value is opnorm(A), the largest sum of a column maximum(sum(abs(A), 1))"
+  end },
+  { "its output for token %d+ has Inf or NaN", function()
+    return 'exponentials of its features may vanish or overflow here: a larger rank, another seed, or '
+      .. 'with = "hedgehog", whose features lie between 0 and 1'
   end },
   { "round: argument 2", function() return 'digits of a text are string.format("%.2f", x)' end },
   { "length: expected a Tensor, got a (%l+)", function() return "the length of a list or of a text is #x" end },

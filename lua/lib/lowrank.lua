@@ -60,10 +60,10 @@ local function badness(head)
   return error == error and error or math.huge
 end
 
--- The heads that have rows of their own: of many the worst alone, unless all are asked for.
+-- The heads that have rows of their own: of several the worst alone, unless all are asked for.
 local function shown_heads(heads, all)
   if #heads == 1 then return {} end
-  if #heads <= 4 or all then return heads end
+  if all then return heads end
   local worst = heads[1]
   for _, head in ipairs(heads) do
     if badness(head) > badness(worst) then worst = head end
@@ -71,8 +71,8 @@ local function shown_heads(heads, all)
   return { worst }
 end
 
---- A row for each norm, of all heads and, where there are several, of each of them, or of the worst of more than four
---- unless options.heads is true; with the mask one for each bound.
+--- A row for each norm, of all heads and, where there are several, of the worst of them, or of each where options.heads
+--- is true; with the mask one for each bound.
 function Report:table(options)
   local all = options ~= nil
   if all and not (type(options) == "table" and options.heads == true and next(options, "heads") == nil) then
@@ -118,7 +118,11 @@ function Report:table(options)
     if left_out[columns[i].key or columns[i]] then table.remove(columns, i) end
   end
   local notes = {}
-  if #shown == 1 then notes[1] = "e:table{heads = true} has all " .. #self.heads .. " heads" end
+  if #shown == 1 and not all then notes[1] = "e:table{heads = true} has all " .. #self.heads .. " heads" end
+  if (self.frobenius.relative or 0) > 1 then
+    notes[#notes + 1] = "a relative error above 1 is more than that of zeros: a larger rank, smaller q and k (scale), or "
+      .. "another factorisation"
+  end
   if broken > 0 then notes[#notes + 1] = "DOES NOT HOLD in " .. broken .. " rows" end
   if masked then
     notes[#notes + 1] = "unmasked, masked: norms of the error without the causal mask and with it; relative, rel. "

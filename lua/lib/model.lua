@@ -247,6 +247,7 @@ function methods.generate(m, text, options)
   local good, answer = pcall(causeway._generate, m, text, given, stream)
   finish()
   if not good then error(answer, 0) end
+  if options and options.stream == true and io.output() == io.stdout then causeway._mark_shown(answer) end
   note_context(m, text, answer)
   return answer
 end

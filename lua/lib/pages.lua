@@ -330,14 +330,22 @@ local function line_about(text, name)
   return found
 end
 
+-- Whether a text has this word, but as the name of a function or of a method.
+local function has_word(text, name)
+  for before, behind in text:gmatch("()%f[%w_]" .. name .. "%f[^%w_]()") do
+    if text:sub(before - 1, before - 1) ~= ":" and text:sub(behind, behind) ~= "(" then return true end
+  end
+  return false
+end
+
 -- The first sentence of a text with this word in it, or nil. Letters mean too much elsewhere in it to be looked for.
 local function sentence_about(text, name)
   if #name < 2 then return nil end
   for sentence in (text:gsub("%s+", " ") .. " "):gmatch("(.-[.]) ") do
-    if sentence:find("%f[%w_]" .. name .. "%f[^%w_]") then
+    if has_word(sentence, name) then
       local clause = sentence:gsub("%.$", "")
       for piece in (#clause > 160 and clause .. ";" or ""):gmatch(" ?(.-)[;:]%f[%z ]") do
-        if piece:find("%f[%w_]" .. name .. "%f[^%w_]") then return piece end
+        if has_word(piece, name) then return piece end
       end
       return clause
     end

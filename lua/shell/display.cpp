@@ -133,14 +133,17 @@ int clear_output(lua_State* L) {
     return 0;
 }
 
-void mark_shown(lua_State* L, int index) {
-    if (!has_identity(L, index)) return;
+void mark_as_shown(lua_State* L, int index) {
     lua_pushvalue(L, index);
     lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
     lua_insert(L, -2);
     lua_pushboolean(L, true);
     lua_rawset(L, -3);
     lua_pop(L, 1);
+}
+
+void mark_shown(lua_State* L, int index) {
+    if (has_identity(L, index)) mark_as_shown(L, index);
 }
 
 // _show(value): shows a result in the middle of a computation.
@@ -161,10 +164,10 @@ int show_new(lua_State* L) {
     return 0;
 }
 
-// _mark_shown(value): counts as shown, so that it is not shown as the value of the entry.
+// _mark_shown(value): counts as shown, so that it is not shown as the value of the entry; a text too.
 int count_as_shown(lua_State* L) {
     luaL_checkany(L, 1);
-    mark_shown(L, 1);
+    mark_as_shown(L, 1);
     return 0;
 }
 
@@ -299,7 +302,7 @@ void begin_entry(lua_State* L) {
 
 bool shown_in_entry(lua_State* L, int index) {
     index = lua_absindex(L, index);
-    if (!has_identity(L, index)) return false;
+    if (!has_identity(L, index) && lua_type(L, index) != LUA_TSTRING) return false;
     lua_getfield(L, LUA_REGISTRYINDEX, shown_key);
     lua_pushvalue(L, index);
     lua_rawget(L, -2);

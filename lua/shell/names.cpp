@@ -204,7 +204,18 @@ std::function<std::string(std::string_view)> kinds_of_globals(lua_State* L) {
     };
 }
 
+// What was said where a variable of this name was to be a state.
+static std::string nil_state(lua_State* L, const std::string& name) {
+    push_causeway(L);
+    lua_getfield(L, -1, "_nil_states");
+    lua_getfield(L, -1, name.c_str());
+    const std::string told = lua_type(L, -1) == LUA_TSTRING ? lua_tostring(L, -1) : "";
+    lua_pop(L, 3);
+    return told;
+}
+
 std::string meant_by(lua_State* L, const std::string& name) {
+    if (std::string state = nil_state(L, name); !state.empty()) return state;
     if (std::string here = meant_here(L, name); !here.empty()) return here;
     const std::string near = near_global(L, name);
     return near.empty() ? "" : "did you mean \"" + near + "\"?";

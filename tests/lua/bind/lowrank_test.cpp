@@ -126,7 +126,14 @@ TEST_CASE("lowrank_error names heads by batch and head, and shows the worst of m
               "return text:find(('worst: [%d, %d]'):format(x.batch, x.head), 1, true) ~= nil, "
               "select(2, text:gsub('%[%d, %d%]', '')), text:find('has all 8 heads', 1, true) ~= nil") == "true 4 true");
     CHECK(lua("return select(2, e:table{heads = true}:text():gsub('%[[12], [1234]%]', ''))") == "16");
-    CHECK(lua("return select(2, tostring(errors(2, 2)):gsub('%[[12], [12]%]', ''))") == "8");
+    CHECK(lua("return select(2, tostring(errors(2, 2)):gsub('%[[12], [12]%]', ''))") == "4");
+    CHECK(lua("return select(2, errors(2, 2):table{heads = true}:text():gsub('%[[12], [12]%]', ''))") == "8");
+    CHECK(lua("return tostring(errors(1, 2)):find('worst: [12]') ~= nil, tostring(errors(1, 1)):find('worst')") ==
+          "true nil");
+    // An error that is larger than what is approximated is told.
+    CHECK(lua("local q, B = randn(20, 4), randn(20, 4) return tostring(lowrank_error(q, q, B * 100, B)):gsub('%s+', "
+              "' '):find('a relative error above 1 is more than that of zeros', 1, true) ~= nil, "
+              "tostring(lowrank_error(q, q, B * 0, B)):find('above 1', 1, true)") == "true nil");
     CHECK(lua("return tostring(errors(1, 4)):find('[', 1, true)") == "nil");
     CHECK(lua("e:table{head = true}").starts_with("user:1: table: got {head = true}, expected nothing or"));
 }

@@ -385,6 +385,7 @@ TEST_CASE("methods of models and of results lead to the pages that tell of them"
     // Options of other calls that have the name of such a method lead to it.
     CHECK(pages("chat").find("The method m:chat has a page: ?m:chat.") < 10);
     CHECK(!contains(pages("capture"), "The method m:capture has a page"));
+    CHECK(!contains(pages("layers"), "m:layers() what each"));  // the option's page, not the list of methods in a text
     CHECK(contains(pages("m:tokens"), "The ids of a text"));
     evaluate(pages.state(), "lm = model{arch = 'llama', size = 'tiny', weights = 'random'}", "make");
     CHECK(contains(pages("lm:attention"), "Puts something else in the place of the attention"));

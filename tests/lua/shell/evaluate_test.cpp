@@ -1098,6 +1098,7 @@ TEST_CASE("a note tells of a state that was not asked for", "[lua][evaluate]") {
     const std::string note = "s is nil: causal_linear_attention returns its state with return_state = true";
     CHECK(contains(said("o, s = causal_linear_attention(q, q, q)"), note));
     CHECK(contains(said("s = 3; n, m = size(q); o, s = causal_linear_attention(q, q, q)"), note));
+    CHECK(contains(said("o, s = causal_linear_attention(q, q, q)\ns"), "s is not defined (" + note + ")"));
     CHECK(said("o, s = causal_linear_attention(q, q, q, {return_state = true})") == "");
     CHECK(said("o, _ = causal_linear_attention(q, q, q)") == "");
     CHECK(said("o, s = linear_attention(q, q, q)") == "");

@@ -341,10 +341,11 @@ TEST_CASE("what a model writes breaks between words on a terminal, and is left a
     const std::string whole = shell.terminal.wait_for(":\n");
     shell.terminal.wait_for_prompt();
     shell.terminal.resize(narrow);
-    shell.terminal.enter("m:generate('In the beginning', {tokens = 60, stream = true});");
-    shell.terminal.wait_for(";\n");
+    shell.terminal.enter("m:generate('In the beginning', {tokens = 60, stream = true})");
+    shell.terminal.wait_for("})\n");
     const std::string shown = shell.terminal.wait_for("\ncauseway> ");
     CHECK(contains(squeezed(shown), squeezed(whole.substr(1, whole.size() - 3))));
+    CHECK(!contains(shown, "\""));  // what has been streamed is not shown once more as the value
     std::istringstream lines(shown);
     for (std::string line; std::getline(lines, line);) CHECK(line.size() <= 20);
     shell.leave();
