@@ -120,8 +120,8 @@ function Report:table(options)
   local notes = {}
   if #shown == 1 and not all then notes[1] = "e:table{heads = true} has all " .. #self.heads .. " heads" end
   if (self.frobenius.relative or 0) > 1 then
-    notes[#notes + 1] = "a relative error above 1 is more than that of zeros: a larger rank, a smaller scale, or another "
-      .. "factorisation"
+    notes[#notes + 1] = "a relative error above 1 is more than that of zeros: a larger rank, a smaller scale, or "
+      .. "another factorisation"
   end
   if broken > 0 then notes[#notes + 1] = "DOES NOT HOLD in " .. broken .. " rows" end
   if masked then
