@@ -316,7 +316,8 @@ growth: the slope of log time on log length by least squares, with its 95 % inte
 difference lies within 0.25 of zero, differs where it excludes zero and the difference is more than 0.25, and is
 undecided otherwise.
 
-crossover: the spans of lengths between which one method overtakes another for good have lengths in common.
+crossover: the spans of lengths between which one method overtakes another for good have lengths in common. Undecided
+where those of the quartiles say both, or where what was measured ends before it.
 
 figures of the text: within ± 25 % where no other share is named.
 

@@ -10,11 +10,12 @@
 --
 -- A method is compared with the Float64 definition before it is timed, at 300 tokens of the same heads; a wrong one has
 -- its error in place of a time. Inputs that would not fit in what memory is free are recorded as OOM before they are
--- made, so that the machine never swaps.
+-- made, so that the machine never swaps. A call that would be over the timeout by the growth of the method's times so
+-- far is not begun.
 local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local verdicts, timing = dofile(folder .. "/verdicts.lua"), dofile(folder .. "/timing.lua")
 local available_memory, measured = dofile(folder .. "/available_memory.lua"), dofile(folder .. "/measured.lua")
-local numpy_control = dofile(folder .. "/numpy_control.lua")
+local controls = dofile(folder .. "/controls.lua")
 local latency = {}
 
 latency.options = { lengths = { 128, 512, 2048, 8192, 12800, 25600, 100000 }, heads = 32, width = 128, seconds = 0.3,
@@ -25,7 +26,7 @@ latency.rules = { lengths = { 1 }, heads = { 1 }, width = { 1 }, seconds = { abo
 local modes = {
   quick = { tokens = 8192, longest = 2048, seconds = 0.05, timeout = 30 },
   standard = { tokens = 65536, longest = 25600 },
-  full = { tokens = math.huge, longest = math.huge, seconds = 2, timeout = 1800 },
+  full = { tokens = math.huge, longest = math.huge, seconds = 2, timeout = 600 },
 }
 
 -- The printed labels are the short names of the methods here.
@@ -68,9 +69,18 @@ local function error_of(label, heads, width, decay, gpu)
   return relative_error(gpu and got:cpu() or got, reference)
 end
 
+-- The seconds of a call at N tokens by the last one or two of its times before, {N =, median =} each: in proportion to
+-- a power of the length between the first, as for one time alone, and the second.
+local function expected_at(N, before)
+  local last, previous = before[#before], before[#before - 1]
+  if not last then return 0 end
+  local power = previous and math.log(last.median / previous.median) / math.log(last.N / previous.N) or 1
+  return last.median * (N / last.N) ^ math.max(1, math.min(power, 2))
+end
+
 -- The function that a sweep runs at {batch, decay, N, method, heads, width, seconds}.
-local function runner(gpu)
-  local current = {}
+local function runner(gpu, timeout)
+  local current, times = {}, {}
   local function inputs(p)
     local key = p.batch .. " " .. p.N
     if current.key ~= key then
@@ -97,8 +107,12 @@ local function runner(gpu)
     local needs = (4 - held) * 4.0 * p.batch * p.heads * p.N * p.width
     local free = gpu and gpu_memory().free or 0.9 * available_memory()
     if needs > free then return { needs = needs, free = free } end
-    local call = call_of(p.method, inputs(p), decay)
-    local t = timing(call, { seconds = p.seconds, gpu = gpu })
+    local kind = string.format("%d %s %s", p.batch, p.decay, p.method)
+    times[kind] = times[kind] or {}
+    local expected = expected_at(p.N, times[kind])
+    if expected > timeout then return { expected = expected } end
+    local t = timing(call_of(p.method, inputs(p), decay), { seconds = p.seconds, gpu = gpu })
+    table.insert(times[kind], { N = p.N, median = t.median })
     return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples, error = off }
   end
 end
@@ -108,7 +122,7 @@ function latency.measure(item, tables)
   local seconds, timeout = mode.seconds or options.seconds, mode.timeout or options.timeout
   local wanted = {}
   for _, N in ipairs(options.lengths) do wanted[N] = true end
-  local run, out = runner(gpu), {}
+  local run, out = runner(gpu, timeout), {}
   for t, table_ in ipairs(tables) do
     local cells, lengths, labels, seen = {}, {}, {}, {}
     for _, printed in ipairs(table_.printed) do
@@ -281,12 +295,13 @@ end
 
 -- ── Verdicts ──
 
--- {[N] = seconds} of a method, and the lists of those lengths that have both times.
+-- {[N] = seconds} of a method, ours with {lower =, upper =} of the same form, and the lists of those lengths that have
+-- both times.
 local function times_of(cells, label)
-  local ours, printed, x, y, y_printed = {}, {}, {}, {}, {}
+  local ours, printed, x, y, y_printed = { lower = {}, upper = {} }, {}, {}, {}, {}
   for _, cell in ipairs(cells) do
     if cell.method == label then
-      ours[cell.N] = cell.ours
+      ours[cell.N], ours.lower[cell.N], ours.upper[cell.N] = cell.ours, cell.lower, cell.upper
       printed[cell.N] = type(cell.printed) == "number" and cell.printed or nil
       if cell.ours and printed[cell.N] then
         x[#x + 1], y[#y + 1], y_printed[#y_printed + 1] = cell.N, cell.ours, cell.printed
@@ -311,7 +326,8 @@ function latency.judge(item, cells, batch, decay)
       verdicts.fit(x, y_printed)), "I2")
     if label ~= "Vanilla" and not torch[label] and next(vanilla_printed) then
       item:judge(string.format("where %s overtakes Vanilla, %s", label, about), "time",
-        verdicts.same_crossover(verdicts.overtakes(vanilla_ours, ours), verdicts.overtakes(vanilla_printed, printed)))
+        verdicts.same_crossover(verdicts.overtakes(vanilla_ours, ours), verdicts.overtakes(vanilla_printed, printed),
+          verdicts.overtakes(vanilla_ours.upper, ours.lower), verdicts.overtakes(vanilla_ours.lower, ours.upper)))
     end
   end
 end
@@ -330,7 +346,7 @@ function latency.printed_table(given, name, batch, decay)
   end
   local cells = latency.measure(item, { { batch = batch, decay = decay, printed = printed } })[1]
   latency.show(item, cells, batch, decay)
-  numpy_control(item, cells, batch, decay, modes[item.mode].seconds or item.options.seconds)
+  controls(item, cells, batch, decay, modes[item.mode].seconds or item.options.seconds)
   latency.judge(item, cells, batch, decay)
   item:finish()
 end

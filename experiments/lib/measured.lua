@@ -12,13 +12,14 @@ function measured.unless_refused(f)
 end
 
 --- What stands in place of a time; nil where there is one. `run` returns refused, wrong (an error too large to be
---- timed) or needs and free (bytes) in place of it.
+--- timed), needs and free (bytes) or expected (the seconds of a call that would be over the limit) in place of it.
 function measured.status_of(row, timeout)
   if row.status == "timeout" then return string.format("timeout (%g s)", timeout) end
   if row.status ~= "ok" then return row.status end
   if row.refused then return "refused: " .. row.refused end
   if row.wrong then return string.format("wrong: error %.1e", row.wrong) end
   if row.needs then return string.format("OOM (%s of %s)", bytes_text(row.needs), bytes_text(row.free)) end
+  if row.expected then return string.format("over %g s by its growth", timeout) end
 end
 
 return measured

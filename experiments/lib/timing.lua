@@ -1,7 +1,7 @@
 -- timing(call, {seconds =, most = 15, gpu =, tells =}): the time of call() after a warm-up, as {median, lower, upper
--- (quartiles), samples}. It is called until `seconds` are spent or `most` samples are there, at least three times, or
--- once where a call takes longer than all of `seconds` ten times over. tells = true: the time is what call() returns,
--- that of a part of what it does.
+-- (quartiles), samples}. It is called until `seconds` are spent or `most` samples are there, at least three times.
+-- Where the first call takes longer than all of `seconds` ten times over, it is the one sample, as a warm-up is nothing
+-- beside it. tells = true: the time is what call() returns, that of a part of what it does.
 local function quantile(sorted, share)
   local at = 1 + share * (#sorted - 1)
   local low = math.floor(at)
@@ -17,10 +17,10 @@ return function(call, options)
     local taken = clock() - start
     return (options.gpu or options.tells) and time or taken, taken
   end
-  local _, first = once() -- the warm-up
+  local first, lasted = once()
+  if lasted > 10 * options.seconds then return { median = first, lower = first, upper = first, samples = 1 } end
   local times, spent = {}, 0
-  local least = first > 10 * options.seconds and 1 or 3
-  while #times < most and (#times < least or spent < options.seconds) do
+  while #times < most and (#times < 3 or spent < options.seconds) do
     collectgarbage()
     local taken
     times[#times + 1], taken = once()

@@ -214,12 +214,23 @@ end
 verdicts.span_text = span
 
 --- The same crossover: the spans of lengths in which b overtakes a have lengths in common. Undecided where what was
---- measured ends before the printed one.
-function verdicts.same_crossover(ours, printed)
+--- measured ends before the printed one, and where the quartiles of the times allow both: early and late are the spans
+--- of the quartiles that favour b and of those that favour a.
+function verdicts.same_crossover(ours, printed, early, late)
   if not ours or not printed then return verdicts.not_run("no length with times of both methods") end
-  local overlap = ours[1] < printed[2] and printed[1] < ours[2]
-  local verdict = verdicts.whether(overlap, string.format("%s here, %s printed", span(ours), span(printed)))
-  if overlap and ours[2] == math.huge and printed[2] < math.huge then verdict.verdict = "undecided" end
+  early, late = early or ours, late or ours
+  local text = string.format("%s here, %s printed", span(ours), span(printed))
+  if early[1] ~= late[1] or early[2] ~= late[2] then
+    text = string.format("%s; by quartiles %s or %s", text, span(early), span(late))
+  end
+  local function in_common(between) return between[1] < printed[2] and printed[1] < between[2] end
+  local verdict = verdicts.whether(in_common(ours), text)
+  if in_common(ours) then
+    local ended = late[2] == math.huge and printed[2] < math.huge
+    if ended or not in_common(early) or not in_common(late) then verdict.verdict = "undecided" end
+  elseif early[1] < printed[2] and late[2] > printed[1] then
+    verdict.verdict = "undecided"
+  end
   return verdict
 end
 

@@ -150,6 +150,18 @@ TEST_CASE("a crossover is a span between two lengths", "[experiments][reproduce]
     CHECK(lua("return v.same_crossover({2, 4}, {1, 3}).verdict, v.same_crossover({2, 4}, {4, 8}).verdict, "
               "v.same_crossover({2, math.huge}, {4, 8}).verdict, v.same_crossover(nil, {4, 8}).verdict") ==
           "holds differs undecided not run");
+    const auto with_quartiles = [&](const std::string& ours, const std::string& early, const std::string& late) {
+        return lua("return v.same_crossover(" + ours + ", {4, 8}, " + early + ", " + late + ").verdict");
+    };
+    CHECK(with_quartiles("{4, 8}", "{4, 8}", "{4, 8}") == "holds");
+    CHECK(with_quartiles("{4, 8}", "{2, 4}", "{4, 8}") == "undecided");
+    CHECK(with_quartiles("{4, 8}", "{4, 8}", "{8, math.huge}") == "undecided");
+    CHECK(with_quartiles("{2, 4}", "{2, 4}", "{4, 8}") == "undecided");
+    CHECK(with_quartiles("{2, 4}", "{1, 2}", "{2, 4}") == "differs");
+    CHECK(with_quartiles("{8, 16}", "{8, 16}", "{8, math.huge}") == "differs");
+    CHECK(with_quartiles("{2, 4}", "{1, 2}", "{8, 16}") == "undecided");
+    CHECK(lua("return v.same_crossover({4, 8}, {4, 8}, {2, 4}, {4, 8}).statistic") ==
+          "between 4 and 8 here, between 4 and 8 printed; by quartiles between 2 and 4 or between 4 and 8");
     CHECK(lua("return v.near(1.2, 1).verdict, v.near(1.3, 1).verdict, v.near(1.02, 1, 0.01).verdict, "
               "v.equal(3, 3).verdict, v.equal(3, 4).verdict") == "holds differs differs holds differs");
 }
