@@ -26,7 +26,7 @@ latency.rules = { lengths = { 1 }, heads = { 1 }, width = { 1 }, seconds = { abo
 local modes = {
   quick = { tokens = 8192, longest = 2048, seconds = 0.05, timeout = 30 },
   standard = { tokens = 65536, longest = 25600 },
-  full = { tokens = math.huge, longest = math.huge, seconds = 2, timeout = 600 },
+  full = { tokens = math.huge, longest = math.huge, seconds = 2, timeout = 300 },
 }
 
 -- The printed labels are the short names of the methods here.
@@ -69,8 +69,8 @@ local function error_of(label, heads, width, decay, gpu)
   return relative_error(gpu and got:cpu() or got, reference)
 end
 
--- The seconds of a call at N tokens by the last one or two of its times before, {N =, median =} each: in proportion to
--- a power of the length between the first, as for one time alone, and the second.
+-- The seconds of a call at N tokens by times at fewer, {N =, median =} each: by the power of the length between the last
+-- two, in proportion where there is one, 0 where there is none.
 local function expected_at(N, before)
   local last, previous = before[#before], before[#before - 1]
   if not last then return 0 end
@@ -81,14 +81,14 @@ end
 -- The function that a sweep runs at {batch, decay, N, method, heads, width, seconds}.
 local function runner(gpu, timeout)
   local current, times = {}, {}
-  local function inputs(p)
-    local key = p.batch .. " " .. p.N
+  local function inputs(p, N)
+    local key = p.batch .. " " .. N
     if current.key ~= key then
       current = {}
       collectgarbage()
       local function normal()
-        if gpu then return gpu_randn(p.batch, p.heads, p.N, p.width, "f32") end
-        return randn(p.batch, p.heads, p.N, p.width)
+        if gpu then return gpu_randn(p.batch, p.heads, N, p.width, "f32") end
+        return randn(p.batch, p.heads, N, p.width)
       end
       seed(1)
       current = { key = key, B = normal(), C = normal(), V = normal() }
@@ -96,8 +96,7 @@ local function runner(gpu, timeout)
     return current
   end
   return function(p)
-    local decay = p.decay and retnet_decay(p.heads) or nil
-    local few = math.min(p.heads, 4)
+    local few, kind = math.min(p.heads, 4), string.format("%d %s %s", p.batch, p.decay, p.method)
     local off, refused = measured.unless_refused(function()
       return error_of(p.method, few, p.width, p.decay and retnet_decay(few) or nil, gpu)
     end)
@@ -107,12 +106,23 @@ local function runner(gpu, timeout)
     local needs = (4 - held) * 4.0 * p.batch * p.heads * p.N * p.width
     local free = gpu and gpu_memory().free or 0.9 * available_memory()
     if needs > free then return { needs = needs, free = free } end
-    local kind = string.format("%d %s %s", p.batch, p.decay, p.method)
-    times[kind] = times[kind] or {}
+    local function time_at(N, seconds)
+      local t = timing(call_of(p.method, inputs(p, N), p.decay and retnet_decay(p.heads) or nil), { seconds = seconds,
+        gpu = gpu })
+      table.insert(times[kind], { N = N, median = t.median })
+      return t
+    end
+    if not times[kind] then
+      -- A sweep that goes on has not seen the shorter lengths.
+      times[kind] = {}
+      if p.N >= 8192 then
+        time_at(p.N // 16, 0)
+        time_at(p.N // 8, 0)
+      end
+    end
     local expected = expected_at(p.N, times[kind])
     if expected > timeout then return { expected = expected } end
-    local t = timing(call_of(p.method, inputs(p), decay), { seconds = p.seconds, gpu = gpu })
-    table.insert(times[kind], { N = p.N, median = t.median })
+    local t = time_at(p.N, p.seconds)
     return { median = t.median, lower = t.lower, upper = t.upper, samples = t.samples, error = off }
   end
 end
