@@ -253,7 +253,7 @@ Method lightning_attention_2_method() {
         "copied to where they stay in fast memory.";
     m.use = "The first choice on a GPU, where it runs on tensor cores; on a CPU among the fastest at any length.";
     m.time = "O(N)";
-    m.memory = "rd + b² + b(r+d)";
+    m.memory = "rd + b";
     m.block = 64;
     m.state = true;
     m.normalizes = true;

@@ -69,8 +69,8 @@ local function error_of(label, heads, width, decay, gpu)
   return relative_error(gpu and got:cpu() or got, reference)
 end
 
--- The seconds of a call at N tokens by times at fewer, {N =, median =} each: by the power of the length between the last
--- two, in proportion where there is one, 0 where there is none.
+-- The seconds of a call at N tokens by times at fewer, {N =, median =} each: by the power of the length between the
+-- last two, in proportion where there is one, 0 where there is none.
 local function expected_at(N, before)
   local last, previous = before[#before], before[#before - 1]
   if not last then return 0 end

@@ -230,6 +230,7 @@ int gpu_(lua_State* L) {
 }
 
 int itself(lua_State* L) {
+    if (!is_gpu_tensor(L, 1)) check_tensor(L, 1, "A");
     lua_settop(L, 1);
     return 1;
 }
@@ -316,7 +317,7 @@ void open_gpu(lua_State* L) {
                                 {"reshape", guarded<reshape>},
                                 {"scaled", guarded<scaled>},
                                 {"cpu", guarded<cpu>},
-                                {"gpu", itself},
+                                {"gpu", guarded<itself>},
                                 {"device", on_the_gpu},
                                 {nullptr, nullptr}};
     luaL_setfuncs(L, methods, 0);
@@ -330,7 +331,7 @@ void open_gpu(lua_State* L) {
     lua_setfield(L, -2, "__index");
     seal(L, "Tensor on the GPU");
     lua_pop(L, 1);
-    add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", itself}, {"device", on_the_cpu}});
+    add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", guarded<itself>}, {"device", on_the_cpu}});
 }
 
 #else
@@ -352,7 +353,9 @@ Tensor check_form(lua_State* L, int index, const char* argument) { return check_
 
 lua_CFunction gpu_call(const char*) { return nullptr; }
 
-void open_gpu(lua_State* L) { add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", itself}, {"device", on_the_cpu}}); }
+void open_gpu(lua_State* L) {
+    add_methods(L, {{"gpu", guarded<gpu_>}, {"cpu", guarded<itself>}, {"device", on_the_cpu}});
+}
 
 #endif
 

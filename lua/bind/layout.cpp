@@ -167,6 +167,10 @@ void note_swapped(lua_State* L, std::string_view call, std::string_view name, co
     lua_pop(L, 1);
 }
 
+std::string by_hand(std::string_view name) {
+    return sentence("[batch, N, heads, d] becomes it by permutedims(", name, ", 1, 3, 2, 4)");
+}
+
 constexpr const char* by_option = "[batch, N, heads, d] is layout = \"bnhd\" (\"bhnd\" hides this note)";
 
 // Says once what looks wrong about the keys; true where it did.
@@ -177,18 +181,17 @@ bool note(lua_State* L, const Given& given, const calls::Description& call) {
     const Shape shape = is_tensor(L, -1) || on_gpu ? check_form(L, -1, "k").shape() : Shape{};
     lua_settop(L, top);
     if (!name || !looks_swapped(shape)) return false;
-    const std::string way = call.option("layout") && !on_gpu
-                                ? by_option
-                                : sentence("[batch, N, heads, d] becomes it by permutedims(", name, ", 1, 3, 2, 4)",
-                                           on_gpu ? ":gpu()" : "");
+    const std::string way = call.option("layout") && !on_gpu ? by_option : by_hand(name) + (on_gpu ? ":gpu()" : "");
     note_swapped(L, call.name, name, shape, way);
     return true;
 }
 
-// _note_layout(call, name, k): the same of a call of Lua's that has the option layout
+// _note_layout(call, name, k, has_option): the same of a call of Lua's, which has the option layout or not
 int note_layout(lua_State* L) {
     const Shape& shape = check_tensor(L, 3, "k").shape();
-    if (looks_swapped(shape)) note_swapped(L, check_string(L, 1, "call"), check_string(L, 2, "name"), shape, by_option);
+    const std::string name = check_string(L, 2, "name");
+    const std::string way = lua_toboolean(L, 4) ? by_option : by_hand(name);
+    if (looks_swapped(shape)) note_swapped(L, check_string(L, 1, "call"), name, shape, way);
     return 0;
 }
 

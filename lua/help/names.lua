@@ -429,6 +429,8 @@ end
 called("benchmark_update", "benchmark_updates benchmark_modes benchmark_gated benchmark_linear_attention bench_update "
   .. "compare_updates compare_modes")
 called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic toc")
+called("measured_call", "memory memory_usage peak_memory memory_allocated max_memory_allocated tracemalloc "
+  .. "memory_profiler %memit", "gpu_memory() tells what a GPU holds, cost(name, sizes).memory counts scalars.")
 called("clock", "perf_counter monotonic time_ns time.time time.perf_counter")
 called("opcount", "flops flop_count count_flops")
 called("cost", "complexity")
@@ -753,7 +755,8 @@ called("model", "llm language_model gguf llama_cpp huggingface hugging_face from
   .. "load_model logits layers automodelforcausallm")
 called("tokens", "autotokenizer tokenizer tokenize tokenise encode_text bpe byte_pair_encoding detokenize")
 called("generate", "chat completion complete_text apply_chat_template chat_template top_k top_p temperature")
-called("bits_per_byte", "perplexity predict cross_entropy_of_text next_token_accuracy")
+called("bits_per_byte", "perplexity cross_entropy_of_text next_token_accuracy")
+written("predict", "m:predict(text) tells in a table how well the model m predicts the text", "bits_per_byte")
 called("score", "loglikelihood log_likelihood")
 called("evaluate", "mmlu longbench multiple_choice benchmark_model lm_eval lm_evaluation_harness few_shot cloze")
 called("capture", "hidden_states output_hidden_states output_attentions register_forward_hook forward_hook")

@@ -408,7 +408,7 @@ local function checked_inputs(options)
     given[names[2]] = options.layout == "bnhd" and heads_first(X) or X
     given.dtype = given.dtype or element
   end
-  if options.layout == nil then causeway._note_layout("benchmark_method", "k", given.C) end
+  if options.layout == nil then causeway._note_layout("benchmark_method", "k", given.C, true) end
   local dims = causeway.ndims(given.B)
   given.tokens = causeway.size(given.B, dims - 1)
   for _, names in ipairs({ { "k", "C" }, { "v", "V" } }) do

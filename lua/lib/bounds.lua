@@ -209,6 +209,17 @@ local function heads_of(claim, inputs)
   return parts
 end
 
+-- Says of keys that look as if their tokens came before their heads what is done with them.
+local function note_layout(inputs)
+  if type(inputs) ~= "table" or getmetatable(inputs) then return end
+  for _, name in ipairs({ "C", "k" }) do
+    local key = inputs[name]
+    if (debug.getmetatable(key) or {}).__name == "Tensor" then
+      causeway._note_layout("check_bound", name, key, false)
+    end
+  end
+end
+
 -- The rows of a claim. Where several methods are checked and that takes a while, a line says how far they are: not at
 -- once, for a notebook keeps the place of a line that has gone.
 local function checked(claim, inputs)
@@ -244,7 +255,9 @@ function causeway.check_bound(id, inputs, ...)
   local claim = claim_of(id)
   if inputs == nil then return setmetatable(claim, Claim) end
   check_method(claim, inputs)
-  local rows = checked(claim, renamed(claim, inputs))
+  inputs = renamed(claim, inputs)
+  note_layout(inputs)
+  local rows = checked(claim, inputs)
   rows.claim, rows.statement, rows.proof, rows.source = claim.id, claim.statement, claim.proof, claim.source
   rows.terms = claim.terms
   rows.holds = true

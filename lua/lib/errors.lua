@@ -17,6 +17,7 @@ local calls = {
   items = of_pairs, keys = of_pairs, values = of_pairs,
   append = appended, push = appended,
   title = drawn, xlabel = drawn, ylabel = drawn, legend = drawn, set_title = drawn, set_xlabel = drawn,
+  sort = "a list is sorted by table.sort(l), or table.sort(l, function(a, b) return a.t < b.t end)",
   split = 'the words of a text: for word in s:gmatch("%S+") do ... end',
   splitlines = 'the lines of a text: for line in s:gmatch("[^\\n]+") do ... end',
   strip = bare, trim = bare, backward = "g, value = grad(loss, params) has the gradients of loss(params)",
@@ -90,6 +91,18 @@ local function list_before(source, pattern)
   local object = source:match("([%a_][%w_]*)" .. pattern)
   local value = object and rawget(_G, object)
   if causeway._is_plain(value) and #value > 0 then return value, object end
+end
+
+-- What is to be typed where a global of the user's that stands before this pattern in the source is a table of tensors
+-- by name, as load gives of a file with several.
+local function tensors_by_name(source, pattern)
+  local object = source:match("([%a_][%w_]*)" .. pattern)
+  local value, first = rawget(_G, object or ""), nil
+  for name, one in pairs(causeway._is_plain(value) and value or {}) do
+    if type(name) ~= "string" or (debug.getmetatable(one) or {}).__name ~= "Tensor" then return nil end
+    if not first or name < first then first = name end
+  end
+  return first and string.format("%s is a table of tensors by name: %s.%s%s()", object, object, first, pattern)
 end
 
 -- What is to be typed where a table that an object has was called as a method.
@@ -237,6 +250,8 @@ local rules = {
   { "attempt to call a nil value %(method '([%w_]+)'%)$", function(name, source)
     local list, object = list_before(source, ":" .. name)
     if not causeway._metatable("Tensor").__methods[name] or list and type(list[1]) ~= "number" then return nil end
+    local named = not list and tensors_by_name(source, ":" .. name)
+    if named then return named end
     return list and string.format("%s is a list: tensor(%s):%s() is of a tensor of it", object, object, name)
       or string.format("it is a method of tensors: of a list, tensor({1, 2, 3}):%s()", name)
   end },
@@ -292,6 +307,9 @@ local rules = {
     return source:find("[%w_%)%]]'[^']*'") and "A:t() is the transpose of A" or nil
   end },
   { ": 3 dimensions %(.*%), expected 4 like", function() return kept end },
+  { "state: %d[%d×]*, expected %d[%d×]*", function(_, source)  -- q(":", ":", 1, ":") of one token
+    return source:find("[\"']:[\"']%s*,%s*[%w_]+%s*,") and kept or nil
+  end },
   { "is read as %[heads, tokens, d_k%], expected %[batch, heads, tokens, d_k%]", function() return kept end },
   { "on a table value %(local '[%w_]+'%) %(sweep at ([%w_]+) =", of_points },
   { "compare number with table %(sweep at ([%w_]+) =", of_points },

@@ -162,8 +162,8 @@ local function one_apart(a, b)
 end
 
 -- Refuses columns of which no row has one. A column alone that no row has stays empty, for it may be one that rows have
--- at times; a note says so where it is hardly more than a misspelt other one.
-local function check_keys(rows, columns)
+-- at times; a note says so where it is hardly more than a misspelt other one, or where the rows are `shown` at once.
+local function check_keys(rows, columns, shown)
   local there, known, absent = {}, {}, {}
   for _, row in ipairs(rows) do
     for key in pairs(row) do there[key] = true end
@@ -179,15 +179,18 @@ local function check_keys(rows, columns)
     causeway._raise(string.format('columns: no row has "%s", expected one of %s', absent[1], all))
   end
   for _, key in ipairs(absent) do
+    local near
     for _, name in ipairs(known) do
-      if one_apart(key, name) then
-        causeway._note(string.format('columns: no row has "%s" (did you mean "%s"?)', key, name))
-      end
+      if one_apart(key, name) then near = string.format('(did you mean "%s"?)', name) end
+    end
+    if near or shown then
+      local told = near or "but " .. causeway._listed(known)
+      causeway._note(string.format('columns: no row has "%s" %s', key, told))
     end
   end
 end
 
-local function columns_of(rows, wanted)
+local function columns_of(rows, wanted, shown)
   local keys = wanted
   if not keys then
     keys = {}
@@ -231,7 +234,7 @@ local function columns_of(rows, wanted)
     column.title, column.tex = column.title .. unit, title .. unit
     columns[i] = column
   end
-  if wanted then check_keys(rows, columns) end
+  if wanted then check_keys(rows, columns, shown) end
   return columns
 end
 
@@ -282,8 +285,7 @@ local function rows_of_columns(given)
   return rows
 end
 
---- A table of results that shows itself as aligned text or HTML. Nothing is printed.
-function causeway.text_table(rows, options)
+local function new_table(rows, options, shown)
   -- load() gives the names of the columns behind the rows.
   if causeway._is_plain(options) and #options > 0 and next(options, #options) == nil then
     options = { columns = options }
@@ -299,13 +301,16 @@ function causeway.text_table(rows, options)
   causeway._check_options("text_table", options)
   options = options or {}
   check_whole("leading", options.leading, 1, 1000)
-  local columns = columns_of(rows, options.columns)
+  local columns = columns_of(rows, options.columns, shown)
   for i, align in ipairs(options.align or {}) do
     if columns[i] then columns[i].align = align end
   end
   return setmetatable({ rows = rows, columns = columns, title = options.title, note = options.note,
     most = options.most, leading = options.leading or 1 }, Table)
 end
+
+--- A table of results that shows itself as aligned text or HTML. Nothing is printed.
+function causeway.text_table(rows, options) return new_table(rows, options) end
 
 local function width(text) return causeway._text_width(text) end
 
@@ -646,6 +651,9 @@ end
 
 --- Writes the table to a file, whose name ends in .csv, .html, .md, .tex or .txt. Returns the table.
 function Table:save(path)
+  if type(self) == "string" then
+    causeway._raise(string.format('save: a method is called with a colon, as in tab:save(%q)', self))
+  end
   local kind = type(path) == "string" and path:lower():match("%.(%a+)$")
   local make = ({ csv = self.csv, html = self.html, md = self.markdown, tex = self.latex, txt = self.text })[kind]
   if not make then
@@ -674,7 +682,7 @@ end
 --- Prints a table of results and returns it.
 function causeway.show_table(rows, options)
   if causeway._is_plain(options) and not options[1] then causeway._check_options("show_table", options) end
-  local result = causeway.text_table(rows, options)
+  local result = new_table(rows, options, true)
   causeway._show(result)
   return result
 end

@@ -140,18 +140,19 @@ public:
         return !ends && (text.size() == 1 || std::isalnum(static_cast<unsigned char>(text[1])) == 0);
     }
 
-    // How the last `for` without `do` before the token `near` of this line is written, where it has a colon with a
-    // blank behind it: `for i in range(3): print(i)` is the call of a method to Lua, which then waits for `do`.
-    const char* loop_with_colon(std::size_t line, std::string_view near) const {
-        std::size_t loop = size();
+    // How the last block without `do` or `then` before the token `near` of this line is written, where it has a colon
+    // with a blank behind it: `for i in range(3): print(i)` is the call of a method to Lua, which then waits for `do`.
+    const char* block_with_colon(std::size_t line, std::string_view near) const {
+        std::size_t begin = size();
         bool colon = false;
         for (std::size_t i = 0; i < size() && !(on_line(i, line) && word(i) == near); ++i) {
-            if (word(i) == "for") loop = i, colon = false;
-            if (word(i) == "do") loop = size();
-            colon = colon || (loop < i && word(i) == ":" && joins(i) && i + 1 < size() && !joins(i + 1));
+            if (one_of(word(i), {"for", "while", "if", "elseif"})) begin = i, colon = false;
+            if (one_of(word(i), {"do", "then"})) begin = size();
+            colon = colon || (begin < i && word(i) == ":" && joins(i) && i + 1 < size() && !joins(i + 1));
         }
-        if (loop == size() || !colon) return nullptr;
-        return word(loop + 2) == "in" && word(loop + 3) == "range" ? of_loops : of_list_loops;
+        if (begin == size() || !colon) return nullptr;
+        if (word(begin) != "for") return word(begin) == "while" ? of_while_loops : of_conditions;
+        return word(begin + 2) == "in" && word(begin + 3) == "range" ? of_loops : of_list_loops;
     }
 
 private:
@@ -219,6 +220,10 @@ const char* of_arguments(const Place& at, std::size_t i) {
     if (at.in_parameters(i)) return "a default value is given inside of the function: x = x or 3";
     if (at.in_call(i) && at.word(name) == "dtype") return "the type stands last, in quotes: zeros(2, 3, \"Float64\")";
     const bool dimension = one_of(at.word(name), {"dim", "axis", "dims", "keepdim", "keepdims"});
+    if (at.in_call(i) && dimension && at.word(at.open_bracket(name) - 1) == "normalize")
+        return "l2norm(k) gives each row of k the length 1";
+    if (at.in_call(i) && one_of(at.word(at.open_bracket(name) - 1), {"sort", "sorted"}) && at.word(name) == "key")
+        return "a list is sorted by table.sort(l, function(a, b) return a.t < b.t end)";
     if (at.in_call(i) && dimension) return "a dimension is a plain number, from 1: mean(A, 1), A:sum(2)";
     return nullptr;
 }
@@ -263,10 +268,18 @@ std::string of_named_arguments(const Place& at, std::size_t i) {
     }
     const std::string before = at.text(open + 1, first - 1), comma = before.empty() ? "" : ", ";
     const std::string_view function = at.word(open - 1);
+    std::size_t callee = open - 1;  // s of s:plot(...), but not np of np.plot(...)
+    if (callee > 1 && at.word(callee - 1) == ":" && at.is_name(callee - 2)) callee -= 2;
+    const bool of_table = callee == open - 1 && one_of(function, {"plot", "sweep", "scan", "recurrence",
+                                                                  "register_method", "crossover", "f"});
+    const bool of_optimiser = one_of(function, {"Adam", "AdamW", "SGD", "adam", "sgd"});
+    // Most calls have arguments that are told by their place, and none stands here.
+    if (before.empty() && !of_table && !of_optimiser)
+        return "named arguments go in a table at the end; ?" + std::string(function) + " shows what goes where";
     // An optimiser takes all in one table: Adam(W, lr=0.01) is adam{W, lr = 0.01}.
-    if (one_of(function, {"Adam", "AdamW", "SGD", "adam", "sgd"}))
+    if (of_optimiser)
         return (function.back() == 'D' || function == "sgd" ? "sgd{" : "adam{") + before + comma + named + "}";
-    const std::string call = std::string(function) + "(" + before + comma + "{" + named + "})";
+    const std::string call = at.text(callee, open) + "(" + before + comma + "{" + named + "})";
     const bool short_enough = call.size() <= 100 && call.find('\n') == std::string::npos;
     return general + (short_enough ? call : "f(q, {method = \"fleet\"})");
 }
@@ -624,8 +637,9 @@ std::string syntax_hint(std::string_view source, std::string_view message, const
                 return hint + "a comment begins with --";
         }
     }
-    if (message.find(": 'do' expected near ") != std::string_view::npos) {
-        if (const char* found = place.loop_with_colon(line, near)) return hint + found;
+    for (const char* missing : {": 'do' expected near ", ": 'then' expected near "}) {
+        const char* found = message.find(missing) == message.npos ? nullptr : place.block_with_colon(line, near);
+        if (found) return hint + found;
     }
     // A:mean, as a property is read elsewhere; nobody parts a method from its arguments by the end of a line.
     const bool ends = at_end || one_of(near, {")", ",", ";", "}", "]"});

@@ -37,6 +37,7 @@ std::string meant_by_macro(const std::string& name) {
         {"@timed", "t = @btime f(x) has the seconds: t.minimum, t.median"},
         {"@timeit", "it is @btime f(x)"},
         {"@allocated", "@time f(x) shows the peak of extra memory"},
+        {"@memory", "@time f(x) shows the peak of extra memory"},
         {"@printf", "print(string.format(\"%.3f\", x)) is it"},
         {"@sprintf", "string.format(\"%.3f\", x) is it"},
         {"@assert", "assert(x > 0, \"a sentence\") is it"},

@@ -15,6 +15,7 @@
 #include "core/distributed/mpi.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/about.hpp"
+#include "lua/shell/display.hpp"
 #include "lua/shell/evaluate.hpp"
 #include "lua/shell/repl.hpp"
 #include "lua/shell/script.hpp"
@@ -117,7 +118,9 @@ int run_command(int argc, char** argv) {
     try {
         const CommandLine line = read(argc, argv);
         if (!line.fault.empty()) {
-            std::fprintf(stderr, "causeway: %s (causeway --help shows the usage)\n", line.fault.c_str());
+            const std::string told = "causeway: " + line.fault + " (--help shows the usage)\n";
+            const TerminalDisplay terminal;
+            std::fputs((isatty(STDERR_FILENO) ? in_whole_words(told, terminal.columns()) : told).c_str(), stderr);
             return status_of_usage;
         }
         if (line.help) std::fputs(usage, stdout);

@@ -1,9 +1,13 @@
 #include "tests/proofs/claims.hpp"
 
+#include <sys/ioctl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <sstream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -123,6 +127,34 @@ Trial run_with_fault(const std::string& name, const std::function<void()>& check
     return trial;
 }
 
+namespace {
+
+constexpr std::size_t no_end = static_cast<std::size_t>(-1);
+
+// Columns of the terminal that `out` is; no_end where it is none.
+std::size_t columns_of(std::FILE* out) {
+    winsize size{};
+    const bool known = ioctl(fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col : no_end;
+}
+
+// A text in lines of so many columns, broken between words, all but the first behind `indent` blanks.
+void print_wrapped(std::FILE* out, const std::string& text, std::size_t indent, std::size_t columns) {
+    std::istringstream words(text);
+    std::string word, line;
+    while (words >> word) {
+        if (!line.empty() && width(line) + 1 + width(word) > columns) {
+            std::fprintf(out, "%s\n", line.c_str());
+            line = std::string(indent, ' ') + word;
+        } else {
+            line += (line.empty() ? "" : " ") + word;
+        }
+    }
+    std::fprintf(out, "%s\n", line.c_str());
+}
+
+}  // namespace
+
 void print_claims(std::FILE* out) {
     if (records().empty()) return;
     std::vector<Record> rows = records();
@@ -132,19 +164,28 @@ void print_claims(std::FILE* out) {
     std::array<std::size_t, 7> widest{};
     for (const auto& row : rows)
         for (std::size_t i = 0; i < widest.size(); ++i) widest[i] = std::max(widest[i], width(row.cells[i]));
+    const std::size_t columns = columns_of(out);
+    std::size_t total = 2 * (widest.size() - 1);
+    for (const std::size_t one : widest) total += one;
     std::fputc('\n', out);
     for (const auto& row : rows) {
         std::string line;
+        if (total > columns) {  // in paragraphs, whose first word is the claim
+            for (const auto& cell : row.cells) line += cell + (&cell == &row.cells.back() ? "" : " ");
+            print_wrapped(out, line, 4, columns);
+            continue;
+        }
         for (std::size_t i = 0; i < widest.size(); ++i)
             line += row.cells[i] + std::string(widest[i] - width(row.cells[i]) + 2, ' ');
         line.erase(line.find_last_not_of(' ') + 1);
         std::fprintf(out, "%s\n", line.c_str());
     }
-    std::fprintf(
-        out,
-        "%zu checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: ratio to the bound;\n"
-        "bound: red refutes the claim; regression: a value once measured; note: a figure, evidence of nothing\n\n",
-        rows.size() - 1);
+    const std::string legend = std::to_string(rows.size() - 1) +
+                               " checks; \"≤\": the claim holds; \"≥\": the form named fails by that much; margin: "
+                               "ratio to the bound; bound: red refutes the claim; regression: a value once measured; "
+                               "note: a figure, evidence of nothing";
+    print_wrapped(out, legend, 0, std::min<std::size_t>(columns, 120));
+    std::fputc('\n', out);
 }
 
 }  // namespace causeway::proofs

@@ -33,7 +33,8 @@ void published_fails(const std::string& id, const std::string& checked, const st
 void exactly(const std::string& id, const std::string& checked, const std::string& input, std::int64_t measured,
              std::int64_t expected, Kind kind = Kind::bound);
 
-// All checks so far, ordered by claim, in aligned columns; nothing where there were none.
+// All checks so far, ordered by claim, in aligned columns, on a terminal too narrow for them in paragraphs; nothing
+// where there were none.
 void print_claims(std::FILE* out);
 
 // A count as a term of a bound.

@@ -2,7 +2,9 @@
 // F5, G1, G5, G6, D3's minimal form), exactly; and the closed forms against figures written out.
 #include <array>
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "core/base/interrupt.hpp"
 #include "core/exact/cost.hpp"
@@ -95,6 +97,26 @@ void test::cost_what_their_closed_forms_say(const Methods& methods) {
 
 TEST_CASE("the operations and the memory of every definition are those of its closed form", "[exact][counts][cost]") {
     cost_what_their_closed_forms_say(exact::methods());
+}
+
+TEST_CASE("the memory that a method tells is that of its closed form", "[exact][counts][cost]") {
+    constexpr Index N = 96, wide = 8, narrow = 4, b = 16, state = wide * narrow;
+    const std::map<std::string, Index> told = {{"N²", N * N},
+                                               {"N", N},
+                                               {"rd", state},
+                                               {"Nrd", N * state},
+                                               {"d", narrow},
+                                               {"rd + b", state + b},
+                                               {"rd + b²", state + b * b},
+                                               {"rd + t²", state + b * b},
+                                               {"rd + brd", state + b * state},
+                                               {"rd + Br·Bc", state + b * narrow}};
+    for (const auto& m : exact::methods()) {
+        INFO(m.name << ": " << m.memory);
+        const auto found = told.find(m.memory);
+        REQUIRE(found != told.end());
+        CHECK(exact::cost(m, {N, wide, narrow, m.block > 0 ? b : 0}).memory == found->second);
+    }
 }
 
 TEST_CASE("the closed forms are those of the claims where these are written out", "[exact][counts][cost]") {

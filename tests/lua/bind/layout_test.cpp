@@ -169,6 +169,10 @@ TEST_CASE("keys that look like [batch, N, heads, d] are noted once", "[lua][layo
     CHECK(lua("notes = {} local ok = pcall(tree_decode, many(1, 8), x, x) return ok, #notes") == "false 1");
     CHECK(lua("notes = {} lowrank('taylor', x, x, {rank = 6}) return #notes, notes[1]:match('[^\\n]*$')") ==
           "1 [batch, N, heads, d] becomes it by permutedims(k, 1, 3, 2, 4)");
+    CHECK(lua("notes = {} check_bound('B7', {q = x, k = x, v = x, method = 'fleet'}) return #notes, "
+              "notes[1]:match('^.-:'), "
+              "notes[1]:match('[^\\n]*$')") ==
+          "1 check_bound: [batch, N, heads, d] becomes it by permutedims(C, 1, 3, 2, 4)");
 }
 
 TEST_CASE("a named layout and usual shapes are not noted", "[lua][layout]") {

@@ -127,6 +127,9 @@ TEST_CASE("a table of results is aligned by characters and keeps OOM", "[lua][ta
     CHECK(lua("notes = {} local note = causeway._note causeway._note = function(text) notes[#notes + 1] = text end "
               "text_table({{N = 1, mean = 2, maximum = 3, r = 4}}, {'N', 'median', 'minimum', 'd', 'mean'}) "
               "causeway._note = note return #notes") == "0");
+    CHECK(lua("notes = {} local note = causeway._note causeway._note = function(text) notes[#notes + 1] = text end "
+              "show_table({{N = 1, mean = 2}}, {'N', 'memory'}) causeway._note = note return #notes, notes[1]") ==
+          "1 columns: no row has \"memory\" but N and mean");
     // One that rows may have stays empty where none of them does, and so do all of no rows.
     CHECK(lua("return text_table({{N = 1}}, {'N', 'message'}):csv(), text_table({}, {'N'}):csv()") ==
           "N,message\n1,\n N\n");

@@ -305,16 +305,15 @@ TEST_CASE("require of what is not there says where it looks", "[lua][program]") 
 TEST_CASE("a wrong command line ends with status 2 and a sentence", "[lua][program]") {
     Output output = run_program({"--nonsense"});
     CHECK(output.status == 2);
-    CHECK(output.err == "causeway: unknown option --nonsense (causeway --help shows the usage)\n");
+    CHECK(output.err == "causeway: unknown option --nonsense (--help shows the usage)\n");
     CHECK(output.out == "");
     output = run_program({"-e"});
     CHECK(output.status == 2);
-    CHECK(output.err == "causeway: -e: expected code after it (causeway --help shows the usage)\n");
+    CHECK(output.err == "causeway: -e: expected code after it (--help shows the usage)\n");
     output = run_program({"missing.lua"});
     CHECK(output.status == 2);
-    CHECK(
-        output.err ==
-        "causeway: cannot open the script missing.lua: No such file or directory (causeway --help shows the usage)\n");
+    CHECK(output.err ==
+          "causeway: cannot open the script missing.lua: No such file or directory (--help shows the usage)\n");
     CHECK(run_program({""}).status == 2);
 }
 
