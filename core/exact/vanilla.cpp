@@ -1,37 +1,49 @@
 // Vanilla by Eigen's products, in blocks of rows; the entries above the diagonal are not computed.
 #include "core/exact/vanilla.hpp"
 
+#include <algorithm>
+#include <optional>
+#include <vector>
+
 #include "core/exact/all_methods.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 namespace {
 
-// One head after the other, so that one N×N matrix is alive at a time; the blocks of rows of it are the tasks.
+// The blocks of rows of a head are the tasks, and those of several heads together where their N×N matrices, one a head,
+// fit into `room` scalars: a short sequence has too few blocks for many threads. Blocks of 64 rows leave none of 16
+// threads without work at 512 tokens; longer sequences have enough of 256, which copy the keys less often.
 template <class T>
 void vanilla_by_rows(const Problem<T>& p) {
-    constexpr Index rows = 256;
-    const Index N = p.N;
+    constexpr Index room = Index{1} << 20;
+    const Index N = p.N, heads = p.all_heads();
     if (N == 0) return;
-    Scratch<T> A(N, N);
-    for (Index index = 0; index < p.all_heads(); ++index) {
-        const Head<T> h = p.head(index);
-        const Powers<T> powers(h.gamma, h.decays() ? N : 0);
-        auto O = h.O;
-        const auto block = [&](Index start, Index n) {
+    const Index rows = N < 4096 ? 64 : 256, blocks = (N + rows - 1) / rows;
+    const Index together = std::clamp<Index>(room / (N * N), 1, std::max<Index>(heads, 1));
+    Scratch<T> A(together * N, N);
+    for (Index first = 0; first < heads; first += together) {
+        const Index count = std::min(together, heads - first);
+        std::vector<std::optional<Powers<T>>> powers(static_cast<std::size_t>(count));
+        for (Index i = 0; i < count; ++i) {
+            const Head<T> h = p.head(first + i);
+            if (h.decays()) powers[static_cast<std::size_t>(i)].emplace(h.gamma, N);
+        }
+        parallel_for(count * blocks, [&](Index task) {
+            const Index head = task / blocks, start = task % blocks * rows, n = std::min(rows, N - start);
             const Index seen = start + n;
-            auto Ai = A.block(start, 0, n, seen);
+            const Head<T> h = p.head(first + head);
+            auto Ai = A.block(head * N + start, 0, n, seen);
             set_product(Ai, h.B.middleRows(start, n), h.C.topRows(seen).transpose());
-            for (Index i = start; i < seen; ++i) {
-                T* a = A.data() + i * N;
-                if (h.decays())
-                    for (Index j = 0; j <= i; ++j) a[j] *= powers[i - j];
+            for (Index i = start; h.decays() && i < seen; ++i) {
+                T* a = A.data() + (head * N + i) * N;
+                for (Index j = 0; j <= i; ++j) a[j] *= (*powers[static_cast<std::size_t>(head)])[i - j];
             }
+            auto O = h.O;
             auto Oi = O.middleRows(start, n);
             set_product(Oi, Ai.leftCols(start), h.V.topRows(start));
             add_lower_product(Oi, Ai.rightCols(n), h.V.middleRows(start, n));
-        };
-        each_block(N, block, rows);
+        });
     }
 }
 
