@@ -213,6 +213,11 @@ int files_in(lua_State* L) {
     return 1;
 }
 
+std::string in_lower_case(std::string text) {
+    for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+    return text;
+}
+
 // The path of what is there that is meant by one of what is not: each part the nearest name in its folder; "" where one
 // has none.
 std::string near_path(const std::string& path) {
@@ -229,7 +234,10 @@ std::string near_path(const std::string& path) {
         for (; !error && entry != fs::directory_iterator(); entry.increment(error))
             names.push_back(entry->path().filename());
         std::sort(names.begin(), names.end());
-        const std::string near = closest(part.string(), names);
+        const auto same = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
+            return in_lower_case(name) == in_lower_case(part.string());
+        });
+        const std::string near = same != names.end() ? *same : closest(part.string(), names);
         if (near.empty()) return "";
         found /= near;
     }

@@ -28,7 +28,7 @@ known one and random weights: what it computes means nothing, what it costs does
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
 type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. With download = false a
 name whose file has not been fetched yet is an error. Beside the sources there are two small trained ones:
-model("experiments/data/tiny-llama") and tiny-transnormer.]],
+model("experiments/data/tiny-llama") and model("experiments/data/tiny-transnormer").]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)

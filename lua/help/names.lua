@@ -124,7 +124,7 @@ called("linear_attention", "slot_mapping ssm_state_indices cache_indices",
   "Its options state_indices and inplace take states from the slots of a pool and bring them back.")
 called("linear_attention", "varlen packed_sequences flash_attn_varlen_func",
   "Its option cu_seqlens packs sequences one after the other.")
-called("linear_attention_step", "recurrent_step decode_step generation single_step")
+called("linear_attention_step", "recurrent_step decode_step generation single_step causal_linear_attention_step")
 called("decay", "gamma γ decay_rate decay_factor exponential_decay")
 called("log_decay", "gk log_gate log_forget_gate", "Of a rate γ it is log(γ).")
 called("retnet_decay", "retnet retention multi_scale_retention multiscaleretention chunk_retention retentive_network",
@@ -388,7 +388,8 @@ written("printf sprintf", "sprintf is string.format: print(string.format(\"x = %
 written("dir methods_of", "?tensor lists what a tensor has, as Tab behind A: does")
 written("enumerate", "for i, x in ipairs(list) do ... end; of a vector, ipairs(A:totable())")
 written("zip", "for i = 1, #a do print(a[i], b[i]) end goes over two lists")
-written("pwd ls cd ll mkdir_p pip", ";ls at the prompt is a command of the system, ;cd FOLDER changes the folder")
+written("pwd", ";pwd at the prompt prints the folder")
+written("ls cd ll mkdir_p pip", ";ls at the prompt is a command of the system, ;cd FOLDER changes the folder")
 written("include execfile source_file", "include(path) is dofile(path)")
 
 -- Learning
@@ -688,6 +689,7 @@ not_here("striped_attention",
 told("for", "for i = 1, 10 do ... end; for i, x in ipairs(list) do ... end; for key, value in pairs(t) do ... end")
 told("if then else elseif", "if x > 0 then ... elseif x < 0 then ... else ... end")
 told("loop loops iterate iteration", "for i = 1, 10 do ... end; for i, x in ipairs(list) do ... end")
+told("cite citation bibtex", "CITATION.cff of the sources has it; ?documents is about the documents")
 told("comment comments", "-- begins a comment that ends with its line; --[[ ... ]] is one of several lines")
 told(".. string_concatenation", "\"a\" .. \"b\" joins texts; numbers become texts by it")
 told("try except catch finally", "ok, message = pcall(f, x) calls f(x) and catches its error")

@@ -85,6 +85,19 @@ local function sizes_of_key(source)
   return "b, h, N"
 end
 
+-- The sizes of the state in a call of linear_attention_step, "1, 4, 64, 64"; nil where its keys and values are no
+-- variables.
+local function sizes_of_state(source)
+  local arguments, sizes = arguments_of("linear_attention_step", source) or {}, {}
+  for i = 2, 3 do
+    local given = rawget(_G, arguments[i] or "")
+    if (debug.getmetatable(given) or {}).__name ~= "Tensor" or causeway.ndims(given) < 3 then return nil end
+    sizes[i] = { given:size() }
+  end
+  local b, h = table.unpack(sizes[3])
+  return string.format("%d, %d, %d, %d", b, h, sizes[2][#sizes[2]], sizes[3][#sizes[3]])
+end
+
 -- The list that a global of the user's is, and its name, where this pattern stands behind the name in the source; nil
 -- where it is none.
 local function list_before(source, pattern)
@@ -240,8 +253,14 @@ end
 
 local function of_points(name) return "run gets a table of the point: run = function(p) return p." .. name .. " end" end
 
+-- What is known of the text of a file that dofile was to run and that is no Lua.
+local function of_file(path, source, message)
+  return source:find("dofile", 1, true) and causeway._hint_on_script(path, message) or nil
+end
+
 -- {pattern of a message, function of what it captures and of the source that runs}: the hint, or nil.
 local rules = {
+  { "^(.-%.lua):%d+: .+ near ", of_file },
   { "attempt to call a nil value %(global 'time'%)$", function()
     return "t = clock(); f(); clock() - t are seconds; @btime f() measures a call"
   end },
@@ -318,8 +337,9 @@ local rules = {
     return call and string.format("a number drops the dimension that it indexes, a range keeps it: "
       .. "%s = x(\":\", \":\", {5, 5})", name) or nil
   end },
-  { "state: expected a Tensor, got nothing", function()
-    return "zeros(b, h, d_k, d_v) is an empty state: linear_attention_step(q, k, v, zeros(1, 8, 64, 64))"
+  { "state: expected a Tensor, got nothing", function(_, source)
+    return string.format("zeros(b, h, d_k, d_v) is an empty state: linear_attention_step(q, k, v, zeros(%s))",
+      sizes_of_state(source) or "1, 8, 64, 64")
   end },
   { "state: expected a Tensor, got a table", function()
     return "the state comes fourth, the options behind it: linear_attention_step(q, k, v, S, {update = \"delta\", ...})"

@@ -17,6 +17,9 @@ causeway._known_models = {
   },
 }
 
+-- Folders of experiments/data, which the sources come with.
+local of_sources = { ["tiny-llama"] = true, ["tiny-transnormer"] = true }
+
 local function known_names()
   local names = {}
   for name in pairs(causeway._known_models) do names[#names + 1] = name end
@@ -160,6 +163,7 @@ function causeway.model(path, options)
   if near == "" then near = causeway._near_path(path) end
   raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
     near ~= "" and " (did you mean \"" .. near .. "\"?)"
+      or of_sources[path] and " (with the sources there is experiments/data/" .. path .. ")"
       or ", expected one of those: " .. table.concat(known_names(), ", ")), "I/O")
 end
 

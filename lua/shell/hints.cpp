@@ -547,6 +547,7 @@ const char* of_signs(const Place& at, std::size_t i) {
     }
     if (sign == "*" && before == "*" && at.joins(i)) return "a power is written x^2; of a tensor, pow(A, 2)";
     if (sign == "#") return "a comment begins with --";
+    if (sign == "$") return "a name stands without $: @btime f(q, k, v)";
     if (sign == "\\") return "inv(A) * b solves A x = b";
     if (sign == "+" && before == "+" && at.joins(i)) return "x++ is written x = x + 1";
     const std::size_t first = sign == "=" ? i - 1 : i;

@@ -131,6 +131,16 @@ private:
         left_out_ = name;
     }
 
+    // Whether a name is set in the line of a value before it, without a semicolon: two statements to Lua.
+    static bool sets_behind_value(const std::string& body) {
+        const auto tokens = tokenize_without_comments(body);
+        for (std::size_t i = 1; i + 1 < tokens.size(); ++i) {
+            const bool behind = tokens[i - 1].text(body) == ")" && tokens[i].kind == Token::name;
+            if (behind && tokens[i + 1].text(body) == "=" && !lua::starts_line(tokens, i, body)) return true;
+        }
+        return false;
+    }
+
     // What stands for the macro before this text; nothing where the text is not Lua.
     std::optional<std::string> call_of(const std::string& name, const std::string& body, bool statement) {
         if (is_lua(L_, "return " + body)) {
@@ -140,6 +150,10 @@ private:
                    ")";
         }
         if (!statement || !is_lua(L_, body)) return std::nullopt;
+        if (name == "@btime" && sets_behind_value(body)) {  // @btime f(x) samples=10, as Julia has it
+            result_.fault = name + ": expected an expression alone; options are those of btime(f, {samples = 10})";
+            return std::nullopt;
+        }
         if (name == "@time")
             return "do local _start <const> = causeway._start()" + body + " causeway._timed(_start) end";
         if (name == "@btime") return "causeway.btime(function()" + body + " end)";

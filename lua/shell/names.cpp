@@ -275,14 +275,16 @@ struct Undefined {
     std::string option;  // that it was to be the value of, of a table; "" elsewhere
 };
 
-// The undefined names of a source, each once, and in `given` the names that it gives a value. None of a source with
-// functions, loops or locals of its own.
-std::vector<Undefined> undefined_names(lua_State* L, const std::string& source, std::set<std::string>& given) {
+// The undefined names of a source, each once, and in `given` the names that it gives a value; with `operands` also
+// those beside an operator. None of a source with functions, loops or locals of its own.
+std::vector<Undefined> undefined_names(lua_State* L, const std::string& source, std::set<std::string>& given,
+                                       bool operands) {
     const auto tokens = tokenize_without_comments(source);
     const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
     const auto is = [&](std::size_t i, std::initializer_list<std::string_view> words) {
         return std::find(words.begin(), words.end(), word(i)) != words.end();
     };
+    const std::initializer_list<std::string_view> operators = {"+", "-", "*", "/", "^", "%"};
     const auto is_equal_sign = [&](std::size_t i) { return is(i, {"="}) && !is(i - 1, {"=", "~", "<", ">"}); };
     std::vector<std::size_t> open;  // the brackets around a token
     std::vector<std::size_t> read;  // names that stand where a value is given
@@ -296,6 +298,9 @@ std::vector<Undefined> undefined_names(lua_State* L, const std::string& source, 
         const bool asked =
             !open.empty() && is(open.back() - 1, {"type", "assert", "print", "display", "tostring", "if", "while"});
         if (i > 0 && value && taken && !asked) read.push_back(i);
+        const bool beside =
+            is(i + 1, operators) || (i > 0 && is(i - 1, operators) && !is(i + 1, {"(", ".", ":", "[", "{"}));
+        if (operands && beside && !(i > 0 && is(i - 1, {".", ":"}))) read.push_back(i);
     }
     for (std::size_t i = 0; i < tokens.size(); ++i) {
         if (is(i, {"function", "local", "for", "repeat", "goto"})) return {};
@@ -331,7 +336,7 @@ std::string hint_on_undefined(lua_State* L, const std::string& message) {
                          message.find("got nil") != std::string::npos;
     if (!nothing) return "";
     std::set<std::string> given;
-    const std::vector<Undefined> found = undefined_names(L, source_of(L), given);
+    const std::vector<Undefined> found = undefined_names(L, source_of(L), given, true);
     return found.empty() ? "" : told_undefined(L, found.front(), "");
 }
 
@@ -340,7 +345,7 @@ std::string hint_on_undefined(lua_State* L, const std::string& message) {
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source) {
     std::set<std::string> given;
     std::vector<std::string> notes;
-    for (const Undefined& found : undefined_names(L, source, given)) {
+    for (const Undefined& found : undefined_names(L, source, given, false)) {
         const std::string what = found.option.empty() ? "it is nil here" : found.option + " is not given";
         notes.push_back(told_undefined(L, found, ", so " + what));
     }

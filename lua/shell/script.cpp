@@ -211,6 +211,15 @@ std::string told_of_data(const std::string& path) {
     return "";
 }
 
+// "hint: ..." on the message of the compiler about a script, or "".
+std::string hint_on_script(lua_State* L, const std::string& text, const std::string& message) {
+    return script_hint(text, message, [L](const std::string& code) {
+        const bool valid = luaL_loadbufferx(L, code.data(), code.size(), "=", "t") == LUA_OK;
+        lua_pop(L, 1);
+        return valid;
+    });
+}
+
 }  // namespace
 
 Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::size_t script) {
@@ -223,13 +232,8 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
                : luaL_loadfilex(L, path.c_str(), "t")) != LUA_OK) {
         Failure failure{lua_tostring(L, -1), "", false};
         lua_pop(L, 1);
-        const auto compiles = [L](const std::string& code) {
-            const bool valid = luaL_loadbufferx(L, code.data(), code.size(), "=", "t") == LUA_OK;
-            lua_pop(L, 1);
-            return valid;
-        };
         if (std::string told = told_of_data(path); !told.empty()) return {std::move(told), "", false};
-        const std::string hint = script_hint(piped ? source : text_of(path), failure.message, compiles);
+        const std::string hint = hint_on_script(L, piped ? source : text_of(path), failure.message);
         if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
@@ -264,8 +268,20 @@ int report_message(lua_State* L) {
     return 0;
 }
 
+// _hint_on_script(path, message) -> what may be meant where the compiler said so of this file, nil where nothing is
+// known
+int hint_on_file(lua_State* L) {
+    constexpr std::string_view label = "hint: ";
+    const std::string hint = hint_on_script(L, text_of(check_string(L, 1, "path")), check_string(L, 2, "message"));
+    if (!hint.starts_with(label)) return 0;
+    push_text(L, hint.substr(label.size()));
+    return 1;
+}
+
 }  // namespace
 
-void open_script(lua_State* L) { add_functions(L, {{"_report", guarded<report_message>}}); }
+void open_script(lua_State* L) {
+    add_functions(L, {{"_report", guarded<report_message>}, {"_hint_on_script", guarded<hint_on_file>}});
+}
 
 }  // namespace causeway::lua

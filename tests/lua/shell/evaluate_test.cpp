@@ -128,12 +128,22 @@ TEST_CASE("a path of load that is nearly right has a hint at what is there", "[l
     CHECK(session("load('" + folder / "promts.csv" + "')") ==
           "error: " + folder / "promts.csv" + ": cannot be read: No such file or directory" + hint);
     CHECK(session("load('" + folder / "prompts" + "')").ends_with(hint));
+    // Letters of the other case are nearer than another letter.
+    session("save('" + folder / "prompTs2.csv" + "', {{N = 1}})");
+    CHECK(session("load('" + folder / "PROMPTS.csv" + "')").ends_with(hint));
     // What load cannot read is not meant by what it can.
     session("io.open('" + folder / "script.py" + "', 'w'):close()");
     CHECK(!contains(session("load('" + folder / "scrip.npy" + "')"), "hint"));
     CHECK(!contains(session("load('" + folder / "elsewhere.csv" + "')"), "hint"));
     // A file that the user did not name is none of the user's to spell.
     CHECK(!contains(session("p = '" + folder / "prom" + "' load(p .. 'ts.csv')"), "hint"));
+}
+
+TEST_CASE("a file that dofile cannot compile has the hint that it has as a script", "[lua][evaluate]") {
+    Session session;
+    const causeway::testing::TemporaryFolder folder;
+    session("f = io.open('" + folder / "first.lua" + "', 'w') f:write('x = 3\\nx\\n') f:close()");
+    CHECK(contains(session("dofile('" + folder / "first.lua" + "')"), "hint: only the prompt shows values"));
 }
 
 TEST_CASE("the file that was written to is not shown", "[lua][evaluate]") {
@@ -477,6 +487,7 @@ TEST_CASE("habits of Julia and Python that are not Lua get a line of help", "[lu
         {"f(A; method=\"x\")", "f(A, {method = \"x\"})"},
         {"np.f(A, causal=True, b=None)", "at the end: f(A, {causal = true, b = nil})"},
         {"f(A, b=1, C)", "f(q, {method = \"fleet\"})"},
+        {"@btime f($A)", "a name stands without $"},
         {"cost(method=\"fleet\")", "in a table at the end; ?cost shows what goes where"},
         {"plot(x=l, y=l)", "plot({x = l, y = l})"},
         {"A:plot(x, by=\"N\")", "A:plot(x, {by = \"N\"})"},
@@ -969,6 +980,13 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
          "':'), "
          "q(':', ':', 1, ':'), {state = x})",
          "a number drops the dimension"},
+        {"A * nowhere", "nowhere is not defined"},
+        {"norm(nowhere - A)", "nowhere is not defined"},
+        {"y = A / (A + nowhere)", "nowhere is not defined"},
+        {"@btime sum(A) samples=10", "expected an expression alone; options are those of btime(f, {samples = 10})"},
+        {"x = zeros(1, 4, 1, 3) linear_attention_step(x, x, x)", "linear_attention_step(q, k, v, zeros(1, 4, 3, 3))"},
+        {"model('tiny-llama')", "experiments/data/tiny-llama"},
+        {"causal_linear_attention_step(A, A, A)", "it is called \"linear_attention_step\" here"},
         {"memory(A)", "it is called \"measured_call\" here"},
         {"@memory A", "@time f(x) shows the peak of extra memory"},
         {"bits_per_byte(nowhere, \"a text\")", "it is a method of models: nowhere:bits_per_byte(\"a text\")"},
