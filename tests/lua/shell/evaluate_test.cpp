@@ -856,7 +856,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"len(l)", "the length of a list l is #l"},
         {"for i, v in ipairs(x) do end", "ipairs(A:totable())"},
         {"enumerate(l)", "for i, x in ipairs(list) do"},
-        {"pwd()", ";cd FOLDER"},
+        {"pwd()", ";pwd at the prompt prints the folder"},
         {"ls", ";ls at the prompt"},
         {"ls -l", ";ls at the prompt"},
         {"include('a.lua')", "dofile(path)"},
