@@ -244,6 +244,21 @@ std::string near_path(const std::string& path) {
     return found;
 }
 
+// _beside_program(path) -> such a path in a folder that the program lies in, the nearest first, as that of the sources
+// it was built in; nil where none has it
+int beside_program(lua_State* L) {
+    namespace fs = std::filesystem;
+    const std::string path = check_string(L, 1, "path");
+    std::error_code error;
+    for (fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();; folder = folder.parent_path()) {
+        if (fs::exists(folder / path, error)) {
+            push_text(L, (folder / path).string());
+            return 1;
+        }
+        if (folder == folder.parent_path()) return 0;
+    }
+}
+
 // _near_path(path) -> the path of the file or folder that may be meant by one that is not there, or ""
 int near_path_of(lua_State* L) {
     const std::string near = near_path(with_home(check_string(L, 1, "path")));
@@ -326,6 +341,7 @@ void open_system(lua_State* L) {
                          {"_bytes_below", guarded<bytes_below>},
                          {"_files_in", guarded<files_in>},
                          {"_near_path", guarded<near_path_of>},
+                         {"_beside_program", guarded<beside_program>},
                          {"_path_kind", guarded<path_kind>},
                          {"_with_temporary_folder", guarded<with_temporary_folder>},
                          {"_sha256", guarded<sha256>},

@@ -27,8 +27,8 @@ and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With devic
 known one and random weights: what it computes means nothing, what it costs does. arch is "llama" ("tiny",
 "135m", "1b", "7b", "8b"), "transnormer" ("tiny", "7b"), "retnet" ("tiny", "1.3b"), "qwen3_next" or "minimax" ("tiny"),
 type "f32", "f16" or "bf16"; layers = 2: only its first two; on the GPU they are made there. With download = false a
-name whose file has not been fetched yet is an error. Beside the sources there are two small trained ones:
-model("experiments/data/tiny-llama") and model("experiments/data/tiny-transnormer").]],
+name whose file has not been fetched yet is an error. With the sources come two small trained ones:
+model("tiny-llama") and model("tiny-transnormer").]],
   example = [[
 m = model{arch = "llama", size = "tiny", weights = "random"}
 print(m)

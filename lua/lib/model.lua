@@ -17,12 +17,14 @@ causeway._known_models = {
   },
 }
 
--- Folders of experiments/data, which the sources come with.
-local of_sources = { ["tiny-llama"] = true, ["tiny-transnormer"] = true }
+-- Small trained models that the sources come with: name -> folder of experiments/data.
+local of_sources = { ["tiny-llama"] = "experiments/data/tiny-llama",
+  ["tiny-transnormer"] = "experiments/data/tiny-transnormer" }
 
 local function known_names()
   local names = {}
   for name in pairs(causeway._known_models) do names[#names + 1] = name end
+  for name in pairs(of_sources) do names[#names + 1] = name end
   table.sort(names)
   return names
 end
@@ -159,11 +161,22 @@ function causeway.model(path, options)
   local function load(file) return causeway._load_model(file, device, options.type or "bf16") end
   if causeway._path_kind(path) then return load(path) end
   if causeway._known_models[path] then return load(fetch(path, options.download ~= false)) end
-  local near = causeway._closest(path, known_names())
+  local folder = of_sources[path]
+  if folder then
+    local place = causeway._beside_program(folder)
+    if place then return load(place) end
+    raise(string.format("model: %s comes with the sources, as the folder %s, which is not here", quoted(path), folder),
+      "I/O")
+  end
+  for name, one in pairs(of_sources) do
+    if path == one then
+      raise(string.format('model: %s: no such folder; model("%s") finds it from any', quoted(path), name), "I/O")
+    end
+  end
+  local near = path:find("/", 1, true) and "" or causeway._closest(path, known_names())
   if near == "" then near = causeway._near_path(path) end
   raise(string.format("model: %s is neither a file, a folder nor a known name%s", quoted(path),
     near ~= "" and " (did you mean \"" .. near .. "\"?)"
-      or of_sources[path] and " (with the sources there is experiments/data/" .. path .. ")"
       or ", expected one of those: " .. table.concat(known_names(), ", ")), "I/O")
 end
 

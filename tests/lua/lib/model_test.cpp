@@ -162,15 +162,19 @@ TEST_CASE("a model needs a path, a known name, or sizes and random weights", "[l
     CHECK(lua("model('smollm2', {download = 1})") == "user:1: download: expected true or false, got a number");
     CHECK(lua("model('no such model')") ==
           "user:1: model: \"no such model\" is neither a file, a folder nor a known name, expected one of those: "
-          "smollm2");
+          "smollm2, tiny-llama, tiny-transnormer");
+    // Those of the sources are found from any folder.
+    CHECK(lua("return model('tiny-llama'):about().layers == #model('tiny-llama'):layers()") == "true");
     // A path nearly right, in folders too; ~/ is the home.
     lua("mkpath(dir .. 'data/tiny-llama') mkpath(dir .. 'data/other')");
     const std::string meant =
         " is neither a file, a folder nor a known name (did you mean \"" + lua.path("data/tiny-llama") + "\"?)";
     for (const char* name : {"data/tiny-lama", "dtaa/tiny-llama", "dat/tiny-llma"})
         CHECK(lua("model(dir .. '" + std::string(name) + "')") == "user:1: model: \"" + lua.path(name) + "\"" + meant);
-    CHECK(lua("model(dir .. 'data/nothing-like-it')").ends_with("expected one of those: smollm2"));
-    CHECK(lua("model(dir .. 'nothing-like-it/tiny-llama')").ends_with("expected one of those: smollm2"));
+    CHECK(lua("model(dir .. 'data/nothing-like-it')")
+              .ends_with("expected one of those: smollm2, tiny-llama, tiny-transnormer"));
+    CHECK(lua("model(dir .. 'nothing-like-it/tiny-llama')")
+              .ends_with("expected one of those: smollm2, tiny-llama, tiny-transnormer"));
     const Variable home("HOME", lua.path("data"));
     CHECK(contains(lua("model('~/other')"), lua.path("data/other")));
     CHECK(contains(lua("model('~/tiny-lama')"), "(did you mean \"" + lua.path("data/tiny-llama") + "\"?)"));

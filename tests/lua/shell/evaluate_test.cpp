@@ -985,7 +985,7 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"y = A / (A + nowhere)", "nowhere is not defined"},
         {"@btime sum(A) samples=10", "expected an expression alone; options are those of btime(f, {samples = 10})"},
         {"x = zeros(1, 4, 1, 3) linear_attention_step(x, x, x)", "linear_attention_step(q, k, v, zeros(1, 4, 3, 3))"},
-        {"model('tiny-llama')", "experiments/data/tiny-llama"},
+        {"model('tiny_llama')", "did you mean \"tiny-llama\"?"},
         {"causal_linear_attention_step(A, A, A)", "it is called \"linear_attention_step\" here"},
         {"memory(A)", "it is called \"measured_call\" here"},
         {"@memory A", "@time f(x) shows the peak of extra memory"},

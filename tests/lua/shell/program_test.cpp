@@ -297,6 +297,13 @@ TEST_CASE("a file of data that is given as a script is said to be one", "[lua][p
     CHECK(run_in(folder, {"script.csv"}).out == "3\n");
 }
 
+TEST_CASE("the small models of the sources are found from any folder", "[lua][program][model]") {
+    const causeway::testing::TemporaryFolder folder;
+    CHECK(causeway::testing::run_in(folder, {"-e", "model('tiny-llama'):about().layers"}).out == "6\n");
+    CHECK(contains(causeway::testing::run_in(folder, {"-e", "model('experiments/data/tiny-llama')"}).err,
+                   "no such folder; model(\"tiny-llama\") finds it from any"));
+}
+
 TEST_CASE("require of what is not there says where it looks", "[lua][program]") {
     CHECK(
         contains(complaint("require('torch')"), "hint: the library is here already; require(\"name\") reads name.lua"));
