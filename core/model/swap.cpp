@@ -298,9 +298,13 @@ bool is_exact_method(const std::string& name) {
 }
 
 Replacement replacement(const std::string& with, const SwapOptions& o) {
-    if (!contains(feature_names(), o.features))
-        fail("features: ", in_quotes(o.features), ", expected a factorisation that looks at one token at a time, or \"",
-             no_features, "\"", did_you_mean(o.features, feature_names()));
+    if (!contains(feature_names(), o.features)) {
+        std::string names;
+        for (const std::string& name : feature_names()) names += (names.empty() ? "" : ", ") + in_quotes(name);
+        fail("features: ", in_quotes(o.features),
+             ", expected a factorisation that looks at one token at a time or none: ", names,
+             did_you_mean(o.features, feature_names()));
+    }
     if (!is_exact_method(o.method)) exact::method(o.method);  // which says what is known
     if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
     if (o.chunk && *o.chunk < 1) fail("chunk: ", *o.chunk, ", expected 1 or more");

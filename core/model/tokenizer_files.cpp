@@ -78,6 +78,8 @@ Tokenizer Tokenizer::of(const Checkpoint& checkpoint) {
     const std::string path = checkpoint.path() + "/tokenizer.json";
     if (!std::filesystem::exists(path)) {
         if (checkpoint.number("vocab_size") == 256) return bytes();
+        if (!std::filesystem::exists(checkpoint.path()))
+            fail_as<IoError>("random weights come with none, but for a vocabulary of 256, which is of bytes");
         fail_as<IoError>(path, ": is missing, and only a vocabulary of 256, which is of bytes, needs none");
     }
     const Source file(path);

@@ -62,7 +62,7 @@ end
 
 local before = m:predict(ids)
 local before_mmlu, mmlu_questions = mmlu_accuracy()
-print(string.format("%s\n%d tokens: %.4f bits per byte, accuracy of the next token %.1f %%; layers %d to %d replaced\n",
+print(string.format("%s\n%d tokens: %.4f bits per byte, next tokens right %.1f %%; layers %d to %d replaced\n",
   m, #ids, before.bits_per_byte, 100 * before.accuracy, layers[1], layers[#layers]))
 
 local function given(name, rank, s)

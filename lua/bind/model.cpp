@@ -67,7 +67,8 @@ Handle& check_model(lua_State* L, int index) {
 }
 
 const Tokenizer& tokenizer_of(const Handle& handle) {
-    if (!handle.tokenizer) fail("text: the model takes ids alone: ", handle.no_tokenizer);
+    if (!handle.tokenizer)
+        fail("text: the model has no tokenizer, expected a list of ids such as {1, 2, 3} (", handle.no_tokenizer, ")");
     return *handle.tokenizer;
 }
 
@@ -671,7 +672,9 @@ std::string name_at(lua_State* L, int index) {
         fail("with: the method ", in_quotes(name),
              " is written in Lua, expected a built-in one or a function(q, k, v, scale), which may call it");
     fail("with: nothing is named ", in_quotes(name),
-         ", expected a method, a factorisation, an update or a function(q, k, v, scale)", meant_among(L, name, names));
+         ", expected a method, a factorisation, an update or a function(q, k, v, scale)",
+         name == "elu" ? ", as function(q, k, v) return linear_attention(elu(q) + 1, elu(k) + 1, v) end"
+                       : meant_among(L, name, names));
 }
 
 // Says so, once a session for each, where rows of a factorisation depend on later tokens, so that the model sees what

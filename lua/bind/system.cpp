@@ -31,7 +31,7 @@ namespace {
 
 // mkpath(path): makes a folder, with those above it
 int mkpath(lua_State* L) {
-    const std::string path = check_string(L, 1, "path");
+    const std::string path = with_home(check_string(L, 1, "path"));
     std::error_code error;
     std::filesystem::create_directories(path, error);
     if (!std::filesystem::is_directory(path))
@@ -41,7 +41,7 @@ int mkpath(lua_State* L) {
 
 // _replace_file(path, text): the file has either its old or its new content, whatever happens meanwhile
 int replace_file(lua_State* L) {
-    Writer file(check_string(L, 1, "path"));
+    Writer file(with_home(check_string(L, 1, "path")));
     file.write(check_string(L, 2, "text"));
     file.commit();
     return 0;

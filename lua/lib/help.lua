@@ -489,6 +489,9 @@ local blocks = { block = true, block_size = true, chunk = true, chunk_size = tru
 
 -- What is said of an option that has no place among the known ones, though it has a meaning elsewhere; else nil.
 local function misplaced(name, known)
+  if name == "shape" and known.lengths and known.heads then
+    return "sizes are lengths = {1024}, batch, heads, rank and dim; tensors of yours inputs = {q, k, v}"
+  end
   local called_causal = name == "causal" or causeway._called_here(name) == "causal"
   if called_causal and not known.causal and (known.decay or known.log_decay) then
     return "linear attention is always causal: leave it out"

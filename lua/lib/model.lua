@@ -253,6 +253,7 @@ end
 
 --- What the model goes on with behind a text or ids, as a text.
 function methods.generate(m, text, options)
+  if type(m) == "string" then raise("model: got a text; a method is called with a colon, as in m:generate(text)") end
   check_generation("generate", options)
   if text ~= nil and type(text) ~= "string" and type(text) ~= "table" and type(text) ~= "userdata" then
     raise("text: " .. causeway._noun(text) .. ", expected a text or a list of ids")
@@ -613,7 +614,7 @@ function metatable.__tostring(m)
   if about.device == "gpu" then
     lines[#lines + 1] = string.format("  on %s, %s", about.device_text, causeway.bytes_text(about.device_bytes))
   end
-  if about.no_tokenizer then lines[#lines + 1] = "  takes ids alone: " .. shortened_path(about.no_tokenizer, 58) end
+  if about.no_tokenizer then lines[#lines + 1] = "  no tokenizer: it takes lists of ids, m:generate({1, 2, 3})" end
   if replaced > 0 then
     lines[#lines + 1] = string.format("  attention replaced in %d of %d layers: m:layers()", replaced, about.layers)
     for _, kind in ipairs(kinds) do

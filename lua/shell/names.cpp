@@ -342,6 +342,25 @@ std::string hint_on_undefined(lua_State* L, const std::string& message) {
 
 }  // namespace
 
+std::vector<std::string> notes_on_constants(const std::string& source) {
+    const auto tokens = tokenize_without_comments(source);
+    const auto word = [&](std::size_t i) { return i < tokens.size() ? tokens[i].text(source) : std::string_view{}; };
+    std::vector<std::string> notes;
+    std::set<std::string_view> seen;
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        if (tokens[i].kind == Token::name && !constant_like(word(i)).empty() && word(i + 1) == "=" &&
+            word(i + 2) != "=")
+            seen.insert(word(i));  // a name of the script's own
+    }
+    for (std::size_t i = 1; i < tokens.size(); ++i) {
+        const std::string meant = tokens[i].kind == Token::name ? constant_like(word(i)) : "";
+        const bool value = word(i - 1) == "=" || word(i - 1) == "(" || word(i - 1) == "," || word(i - 1) == "return";
+        if (meant.empty() || meant == "nil" || !value || !seen.insert(word(i)).second) continue;
+        notes.push_back(sentence(word(i), " is not defined, so it is nil (did you mean \"", meant, "\"?)"));
+    }
+    return notes;
+}
+
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source) {
     std::set<std::string> given;
     std::vector<std::string> notes;

@@ -36,6 +36,9 @@ void open_names(lua_State* L);
 // (`ok, fault = pcall(f)`), and about sources with functions, loops or locals of their own.
 std::vector<std::string> notes_on_undefined_names(lua_State* L, const std::string& source);
 
+// A sentence for True, False and the like that a script gives as values, once each: nil to Lua, which says nothing.
+std::vector<std::string> notes_on_constants(const std::string& source);
+
 // A sentence where an entry asks for the type of a tensor, which is "userdata" to Lua.
 std::vector<std::string> notes_on_types(lua_State* L, const std::string& source);
 

@@ -237,7 +237,15 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
         if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
-    remember_source(L, piped ? source : text_of(path));
+    const std::string text = piped ? source : text_of(path);
+    remember_source(L, text);
+    for (const std::string& note : notes_on_constants(text)) {
+        push_causeway(L);
+        lua_getfield(L, -1, "_note");
+        push_text(L, path + ": " + note);
+        lua_call(L, 1, 0);
+        lua_pop(L, 1);
+    }
     for (std::size_t i = script + 1; i < arguments.size(); ++i) push_text(L, arguments[i]);
     return call(L, static_cast<int>(arguments.size() - script - 1), 0);
 }

@@ -484,6 +484,7 @@ TEST_CASE("a model that no tokenizer is known of takes ids", "[lua][model]") {
     write_bytes(folder + "/tokenizer.json", "{\"model\": {\"type\": \"Unigram\"}}");
     lua("m = model(dir .. 'ids')");
     CHECK(lua("return size(m:logits{104, 105})") == "2 256");
-    CHECK(lua("m:logits('hi')").find("user:1: text: the model takes ids alone: ") == 0);
+    CHECK(lua("m:logits('hi')")
+              .find("user:1: text: the model has no tokenizer, expected a list of ids such as {1, 2, 3} (") == 0);
     CHECK(lua("return #m:generate({104, 105}, {tokens = 3})") == "3");
 }

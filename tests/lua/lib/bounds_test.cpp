@@ -188,7 +188,7 @@ TEST_CASE("lowrank_error shows the claims that bound its errors", "[lua][lowrank
           lua("return causeway.number_text(e.operator.masked, 3), "
               "causeway.number_text(e.operator.bound, 3)"));
     // Norms beside each other are written in one way, large ones too.
-    CHECK(lua("local large = lowrank_error(8 * q, 8 * k, 1000 * B, 1000 * C) "
+    CHECK(lua("local large = lowrank_error(4 * q, 4 * k, 1000 * B, 1000 * C) "
               "local line = large:markdown():match('| frobenius | A1 | [^\\n]*') "
               "return select(2, line:gsub('| [%d.]+e%d+ ', '')) >= 3, line:match('| %d%d%d%d%d+ ')") == "true nil");
     // Two bounds of one claim are told apart.

@@ -987,6 +987,13 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
         {"x = zeros(1, 4, 1, 3) linear_attention_step(x, x, x)", "linear_attention_step(q, k, v, zeros(1, 4, 3, 3))"},
         {"model('tiny_llama')", "did you mean \"tiny-llama\"?"},
         {"causal_linear_attention_step(A, A, A)", "it is called \"linear_attention_step\" here"},
+        {"benchmark_method('fleet', {shape = {1, 2, 8, 4}})", "sizes are lengths = {1024}, batch, heads"},
+        {"m = model{arch = 'llama', size = 'tiny', weights = 'random'} m.generate('a text', 20)", "with a colon"},
+        {"m = model{arch = 'llama', size = 'tiny', weights = 'random'} m:attention{with = 'elu'}", "elu(q) + 1"},
+        {"m = model{arch = 'llama', size = 'tiny', weights = 'random'} m:attention{with = 'linear', options = "
+         "{features = "
+         "'elu'}}",
+         "\"taylor\""},
         {"memory(A)", "it is called \"measured_call\" here"},
         {"@memory A", "@time f(x) shows the peak of extra memory"},
         {"bits_per_byte(nowhere, \"a text\")", "it is a method of models: nowhere:bits_per_byte(\"a text\")"},

@@ -297,6 +297,15 @@ TEST_CASE("a file of data that is given as a script is said to be one", "[lua][p
     CHECK(run_in(folder, {"script.csv"}).out == "3\n");
 }
 
+TEST_CASE("True and False of Python are noted in a script", "[lua][program]") {
+    const auto said = [](const std::string& script) { return run_program({"-"}, script).err; };
+    const std::string note = "note: -: True is not defined, so it is nil (did you mean \"true\"?)\n";
+    CHECK(said("local f = function(x) return x.a end f({a = True, b = True})") == note);
+    CHECK(said("print(nil, True)") == note);
+    CHECK(said("True = true print(True)") == "");
+    CHECK(said("local t = {True = 1} print(t.True) -- True") == "");
+}
+
 TEST_CASE("the small models of the sources are found from any folder", "[lua][program][model]") {
     const causeway::testing::TemporaryFolder folder;
     CHECK(causeway::testing::run_in(folder, {"-e", "model('tiny-llama'):about().layers"}).out == "6\n");
