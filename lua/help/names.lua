@@ -420,7 +420,8 @@ called("check_bound", "claim claims proof proofs theorem theorems lemma errata s
 
 -- Measuring, plots, files, the shell
 
-called("benchmark_method", "bench_method bench benchmark")
+called("benchmark_method", "bench_method bench benchmark",
+  "A function without arguments is timed by btime(f), at the prompt by @btime f(x).")
 written("unregister_method remove_method",
   "no method is taken away; register_method with its name again replaces it", "register_method")
 called("benchmark_method", "compare compare_methods", "On tensors of your own; without methods, all are compared:")
@@ -433,6 +434,10 @@ called("btime", "time timer stopwatch timeit %timeit @benchmark @belapsed tic to
 called("measured_call", "memory memory_usage peak_memory memory_allocated max_memory_allocated tracemalloc "
   .. "memory_profiler %memit", "gpu_memory() tells what a GPU holds, cost(name, sizes).memory counts scalars.")
 called("clock", "perf_counter monotonic time_ns time.time time.perf_counter")
+called("linear_attention_grad", "linear_attention_gradient linear_attention_backward")
+called("causal_linear_attention_grad",
+  "causal_linear_attention_gradient causal_linear_attention_backward")
+called("softmax_attention_grad", "softmax_attention_gradient softmax_attention_backward")
 called("opcount", "flops flop_count count_flops")
 called("cost", "complexity")
 called("threads", "num_threads set_num_threads set_threads nthreads nproc")
@@ -465,7 +470,7 @@ written("updates update_rules rules",
 called("load", "read_csv csv loadtxt load_file safe_open", "The extension says what comes back.")
 written("column get_column", "rows:column(\"gamma\") is a column of a sweep's results or of load(\"x.csv\") as a list, "
   .. "tensor(...) of it a tensor", "load")
-called("save", "to_csv savetxt save_file", "The extension says what the value has to be.")
+called("save", "to_csv savetxt save_file write_csv writecsv write_table write_npy save_csv", "The extension says what the value has to be.")
 written("read read_file readfile slurp read_text readlines getline",
   "the text of a file is io.open(\"a.txt\"):read(\"a\"), its lines come from for line in io.lines(\"a.txt\") do ... "
   .. "end; load reads .npy, .npz, .safetensors, .csv and .json", "load")

@@ -364,6 +364,16 @@ local rules = {
   { "index (%d): (-?)%d+, expected 1 to ", function(place, _, _, sign)
     return sign == "" and "places count from 1" or string.format("the last one is size(A, %s)", place)
   end },
+  { "attempt to call a table value %(global 'table'%)", function()
+    return "show_table(rows) shows rows as a table, text_table(rows) keeps it"
+  end },
+  { "attempt to call a nil value %(global 'benchmark'%)", function(_, source)
+    return source:find("benchmark%s*%(%s*function%s*%(%s*%)") and "btime(f) times a function without arguments" or nil
+  end },
+  { "attempt to index a nil value %(global '([%w_]+)'%)", function(name, source)
+    local attribute = source:find("%f[%w_]" .. name .. "%.shape%f[^%w_]") or source:find("%f[%w_]" .. name .. "%.dtype")
+    return attribute and string.format("nothing is called %s here", name) or nil
+  end },
   { "attempt to call a table value %(global 'string'%)", function()
     return "a text of a value is tostring(x), with digits string.format(\"%.3f\", x)"
   end },

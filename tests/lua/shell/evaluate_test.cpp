@@ -994,6 +994,11 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
          "{features = "
          "'elu'}}",
          "\"taylor\""},
+        {"table({{a = 1}})", "show_table(rows)"},
+        {"benchmark(function() return sum(A) end)", "btime(f) times a function without arguments"},
+        {"nn.shape", "nothing is called nn here"},
+        {"write_csv('x.csv', {{a = 1}})", "it is called \"save\" here"},
+        {"linear_attention_gradient(A, A, A)", "it is called \"linear_attention_grad\" here"},
         {"memory(A)", "it is called \"measured_call\" here"},
         {"@memory A", "@time f(x) shows the peak of extra memory"},
         {"bits_per_byte(nowhere, \"a text\")", "it is a method of models: nowhere:bits_per_byte(\"a text\")"},
