@@ -470,7 +470,8 @@ written("updates update_rules rules",
 called("load", "read_csv csv loadtxt load_file safe_open", "The extension says what comes back.")
 written("column get_column", "rows:column(\"gamma\") is a column of a sweep's results or of load(\"x.csv\") as a list, "
   .. "tensor(...) of it a tensor", "load")
-called("save", "to_csv savetxt save_file write_csv writecsv write_table write_npy save_csv", "The extension says what the value has to be.")
+called("save", "to_csv savetxt save_file write_csv writecsv write_table write_npy save_csv",
+  "The extension says what the value has to be.")
 written("read read_file readfile slurp read_text readlines getline",
   "the text of a file is io.open(\"a.txt\"):read(\"a\"), its lines come from for line in io.lines(\"a.txt\") do ... "
   .. "end; load reads .npy, .npz, .safetensors, .csv and .json", "load")
