@@ -12,8 +12,8 @@ and Q4_1 weights rounded to 16 bits with a scale for each 32 numbers. With devic
 
   m:tokens(text)     ids of the text; m:text(ids) is the text of ids
   m:logits(text)     [N, vocabulary]: row i for the token after i, column j
-                     for the id j - 1: m:text({argmax(l) - 1}); with
-                     {last = true} the last row alone
+                     for the id j - 1; with {last = true} the last row alone:
+                     m:text({argmax(m:logits(text, {last = true})) - 1})
   m:generate(text)   what comes after the text; m:chat(text) an answer: ?generate
   m:predict(text)    how well it is predicted: ?bits_per_byte
   m:score(prompt, choices)  how likely each choice is: ?score

@@ -8,6 +8,14 @@ function causeway._asked_by_user(level)
   return asking and asking.what ~= "C" and not asking.source:find("^=causeway:")
 end
 
+-- The words of a name in the order of the alphabet: relative_masked and masked_relative have the same.
+local function words_of(name)
+  local words = {}
+  for word in name:lower():gmatch("[^_]+") do words[#words + 1] = word end
+  table.sort(words)
+  return table.concat(words, "_")
+end
+
 -- The one of the sorted names that is meant, in parentheses; "" where none is near.
 local function meant(key, names)
   local known, near = {}, nil
@@ -16,6 +24,9 @@ local function meant(key, names)
     local begins = #key > 2 and name:find(key, 1, true) == 1
     local is_part = #name > 3 and ("_" .. key .. "_"):find("_" .. name .. "_", 1, true)  -- latex of to_latex
     if name:lower() == key:lower() or (begins or is_part) and not near then near = name end
+  end
+  for _, name in ipairs(names) do
+    if words_of(name) == words_of(key) then near = name end
   end
   near = near or causeway._closest(key, names)
   if near ~= "" then return string.format(' (did you mean "%s"?)', near) end

@@ -995,6 +995,8 @@ TEST_CASE("what another library calls a name of here is told in a line", "[lua][
          "'elu'}}",
          "\"taylor\""},
         {"table({{a = 1}})", "show_table(rows)"},
+        {"q = rand(4, 2) e = lowrank_error(q, q, q, q, {v = q}) x = e.output.masked_relative",
+         "mean \"relative_masked\"?"},
         {"benchmark(function() return sum(A) end)", "btime(f) times a function without arguments"},
         {"nn.shape", "nothing is called nn here"},
         {"write_csv('x.csv', {{a = 1}})", "it is called \"save\" here"},
