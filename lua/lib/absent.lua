@@ -25,8 +25,9 @@ local function meant(key, names)
     local is_part = #name > 3 and ("_" .. key .. "_"):find("_" .. name .. "_", 1, true)  -- latex of to_latex
     if name:lower() == key:lower() or (begins or is_part) and not near then near = name end
   end
+  local words = words_of(key)
   for _, name in ipairs(names) do
-    if words_of(name) == words_of(key) then near = name end
+    if words_of(name) == words then near = name end
   end
   near = near or causeway._closest(key, names)
   if near ~= "" then return string.format(' (did you mean "%s"?)', near) end

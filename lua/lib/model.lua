@@ -17,9 +17,8 @@ causeway._known_models = {
   },
 }
 
--- Small trained models that the sources come with: name -> folder of experiments/data.
-local of_sources = { ["tiny-llama"] = "experiments/data/tiny-llama",
-  ["tiny-transnormer"] = "experiments/data/tiny-transnormer" }
+-- Small trained models that the sources come with, each in a folder of experiments/data.
+local of_sources = { ["tiny-llama"] = true, ["tiny-transnormer"] = true }
 
 local function known_names()
   local names = {}
@@ -161,17 +160,16 @@ function causeway.model(path, options)
   local function load(file) return causeway._load_model(file, device, options.type or "bf16") end
   if causeway._path_kind(path) then return load(path) end
   if causeway._known_models[path] then return load(fetch(path, options.download ~= false)) end
-  local folder = of_sources[path]
-  if folder then
+  if of_sources[path] then
+    local folder = "experiments/data/" .. path
     local place = causeway._beside_program(folder)
     if place then return load(place) end
     raise(string.format("model: %s comes with the sources, as the folder %s, which is not here", quoted(path), folder),
       "I/O")
   end
-  for name, one in pairs(of_sources) do
-    if path == one then
-      raise(string.format('model: %s: no such folder; model("%s") finds it from any', quoted(path), name), "I/O")
-    end
+  local name = path:match("^experiments/data/(.*)$")
+  if of_sources[name or ""] then
+    raise(string.format('model: %s: no such folder; model("%s") finds it from any', quoted(path), name), "I/O")
   end
   local near = path:find("/", 1, true) and "" or causeway._closest(path, known_names())
   if near == "" then near = causeway._near_path(path) end
