@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -517,6 +518,26 @@ TEST_CASE("an item says what other programs took of the machine", "[experiments]
     lua("p = dofile('" + experiments + "lib/processors.lua')");
     lua("taken = p() local until_then = os.clock() + 0.2 while os.clock() < until_then do end own, others = taken()");
     CHECK(lua("return own >= 0.15 and own < 5, others >= 0 and others <= 1") == "true true");
+    // Processors that this process may not run on, 0 and 4 here, do not count: of 400 ticks of the others 100 were its
+    // own and 80 of other programs.
+    const TemporaryFolder proc;
+    std::filesystem::create_directory(proc.path() + "/self");
+    const auto write = [&](const std::string& name, const std::string& text) {
+        std::ofstream(proc.path() + "/" + name) << text;
+    };
+    write("self/status", "Name:\tcauseway\nCpus_allowed_list:\t1-2,3,5\n");
+    write("self/stat", "1 (a b) R 0 0 0 0 0 0 0 0 0 0 10 5 3 2 0\n");
+    const std::string idle = " 0 0 0 0 0 0 0 0 0 0\n";
+    write("stat",
+          "cpu  0 0\ncpu0" + idle + "cpu1" + idle + "cpu2" + idle + "cpu3" + idle + "cpu4" + idle + "cpu5" + idle);
+    lua("taken = p('" + proc.path() + "')");
+    write("self/stat", "1 (a b) R 0 0 0 0 0 0 0 0 0 0 80 25 10 5 0\n");
+    const std::string busy = " 100 0 0 0 0 0 0 0 0 0\n";
+    write("stat", "cpu  999 0\ncpu0" + busy +
+                      "cpu1 60 10 30 0 0 0 0 0 0 0\ncpu2 30 0 20 40 10 0 0 0 9 0\ncpu3 10 0 0 90 0 0 0 "
+                      "0 0 0\ncpu4" +
+                      busy + "cpu5 5 5 5 80 0 3 1 1 0 0\n");
+    CHECK(lua("own, others = taken() return own, string.format('%.3f', others)") == "1.0 0.200");
     lua("page = dofile('" + experiments + "lib/item_page.lua') time = {{kind = 'time', verdict = 'holds'}}");
     CHECK(lua("return page.in_use{verdicts = time, others = 0.634}") ==
           "Other programs took 63 % of the processors meanwhile: its times are of a machine in use.");
