@@ -5,8 +5,9 @@
 --   causeway tests/long/run.lua BUILD --only npy    those whose name has the word
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
--- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10), CAUSEWAY_LONG_PLACES how
--- many places of each example are tried, at random, by those that could try every one (all).
+-- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10); a fuzzer ends before it
+-- behind ten million files, and the prompt behind a million sequences of keys. CAUSEWAY_LONG_PLACES is how many places
+-- of each example are tried, at random, by those that could try every one (all).
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
 local minutes = tonumber(os.getenv("CAUSEWAY_LONG_MINUTES") or "") or 10
@@ -30,6 +31,7 @@ local function of_fuzzer(text, status)
   return tonumber(text:match("number_of_executed_units:%s*(%d+)")), status == 0 and 0 or 1
 end
 
+local typed = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS --sequences 170000 " -- of each of the six
 local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
     command = "$BUILD/tests/causeway-tests" },
@@ -60,10 +62,10 @@ local runs = {
     command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", gpu = true,
     needs = "$BUILD/tests/causeway-gpu-tests" },
   { name = "keys", what = "sequences of keys at the prompt, with libedit", read = in_words,
-    command = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS $BUILD/tests/causeway-with-libedit",
+    command = typed .. "$BUILD/tests/causeway-with-libedit",
     needs = "$BUILD/tests/causeway-with-libedit" },
   { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
-    command = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS $BUILD/causeway" },
+    command = typed .. "$BUILD/causeway" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
@@ -74,8 +76,8 @@ local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" },
 for _, pair in ipairs(fuzzed) do
   local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
   runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzer,
-    command = ("$FUZZ/tests/fuzz/%s_fuzz -max_total_time=$SECONDS -rss_limit_mb=1024 -malloc_limit_mb=256 " ..
-      "-print_final_stats=1 $FUZZ/new-%s tests/fuzz/corpus/%s"):format(format, format, format),
+    command = ("$FUZZ/tests/fuzz/%s_fuzz -max_total_time=$SECONDS -runs=10000000 -rss_limit_mb=1024 " ..
+      "-malloc_limit_mb=256 -print_final_stats=1 $FUZZ/new-%s tests/fuzz/corpus/%s"):format(format, format, format),
     needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz", before = "mkdir -p $FUZZ/new-" .. format }
 end
 
