@@ -16,6 +16,7 @@
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/process.hpp"
+#include "core/base/processors.hpp"
 
 namespace causeway {
 namespace {
@@ -140,9 +141,8 @@ int threads_asked_for() {
 }
 
 int default_threads() {
-    const int cores = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, max_threads);
     const int asked = threads_asked_for();
-    return asked > 0 ? asked : cores;
+    return asked > 0 ? asked : std::min(processors(), max_threads);
 }
 
 std::atomic<int> wanted{0};  // 0: not decided yet

@@ -1,4 +1,4 @@
-// Worker threads. One pool for the process; its size is CAUSEWAY_THREADS or the number of cores.
+// Worker threads. One pool for the process; its size is CAUSEWAY_THREADS or that of processors().
 #pragma once
 
 #include <memory>

@@ -1,14 +1,13 @@
 #include "core/measure/machine.hpp"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <Eigen/Core>  // its version
 
 #include <algorithm>
 #include <fstream>
-#include <thread>
 
 #include "core/base/error.hpp"
+#include "core/base/processors.hpp"
 
 namespace causeway {
 namespace {
@@ -32,12 +31,6 @@ std::string processor() {
         if (std::string name = value_of("/proc/cpuinfo", key, ':'); !name.empty()) return name;
     }
     return "unknown";
-}
-
-int cores() {
-    cpu_set_t allowed;
-    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-    return static_cast<int>(std::thread::hardware_concurrency());
 }
 
 std::string simd() {
@@ -87,7 +80,7 @@ std::string compiler() {
 const Machine& machine() {
     static const auto& answer =
         *new Machine{processor(),
-                     cores(),
+                     processors(),
                      simd(),
                      total_memory(),
                      system_name(),

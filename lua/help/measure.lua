@@ -28,7 +28,7 @@ manual.clock = {
 manual.threads = {
   call = "threads([n])",
   text = [[The number of worker threads; threads(n) sets it first, 1 to 1024. At the start it is CAUSEWAY_THREADS, or
-the number of cores. Results do not depend on it.]],
+the number of cores that this process may use: taskset and a container's limits count. Results do not depend on it.]],
   example = "threads()",
 }
 
