@@ -95,6 +95,9 @@ public:
 
     // Waits for all ranks. Not counted: it stands around what is timed.
     virtual void barrier() = 0;
+    // The waits of all ranks end as they do where a rank has failed: for one that is about to fail and first waits for
+    // what the others have on their way elsewhere.
+    virtual void end_waits() noexcept {}
     virtual double now() const = 0;  // seconds
     // Tells the clock of a model what is computed next; true: the caller has to compute it.
     virtual bool work(const Work&) { return true; }

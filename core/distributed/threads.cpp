@@ -84,6 +84,7 @@ public:
     }
 
     double now() const override { return steady_seconds(); }
+    void end_waits() noexcept override { team_.end(nullptr); }  // the failure itself follows
 
 protected:
     int post_send(const void* data, std::size_t bytes, int to, Index round) override {

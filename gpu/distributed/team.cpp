@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <numeric>
+#include <thread>
 #include <utility>
 
 #include "core/base/interrupt.hpp"
@@ -135,25 +137,34 @@ Team::~Team() {
 
 void Team::run(const distributed::Program& program) {
     for (auto& rounds : rounds_) rounds.clear();
+    for (const auto& rank : ranks_) rank->silent = false;
     talked_ = false;
-    met_ = 0;
+    met_ = begun_ = silent_ = 0;
     try {
         distributed::run_threads(size(), [&](Communicator& meeting) {
+            Rank& rank = *ranks_[static_cast<std::size_t>(meeting.rank())];
+            ++begun_;
             try {
-                check(cudaSetDevice(ranks_[static_cast<std::size_t>(meeting.rank())]->device),
-                      "going to another device");
+                check(cudaSetDevice(rank.device), "going to another device");
                 NcclCommunicator comm(*this, meeting);
                 program(comm);
+                silence(rank);
             } catch (...) {
                 ended_ = true;
+                silence(rank);
                 throw;
             }
         });
+        if (ended_) fail_as<SystemError>("engine: \"nccl\", a rank has ended its messages");
     } catch (...) {
         settle();
         throw;
     }
     settle();
+}
+
+void Team::silence(Rank& rank) noexcept {
+    if (!std::exchange(rank.silent, true)) ++silent_;
 }
 
 // Where a rank failed before there were messages, nothing but kernels is on its way.
@@ -170,7 +181,12 @@ NcclCommunicator::NcclCommunicator(Team& team, Communicator& meeting)
       team_(team),
       meeting_(meeting),
       mine_(*team.ranks_[static_cast<std::size_t>(meeting.rank())]),
-      received_(static_cast<std::size_t>(meeting.size())) {}
+      received_(static_cast<std::size_t>(meeting.size())),
+      exceptions_(std::uncaught_exceptions()) {}
+
+NcclCommunicator::~NcclCommunicator() {
+    if (team_.talked_ && std::uncaught_exceptions() > exceptions_) abandon();
+}
 
 std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
     if (kind != Held::shard && kind != Held::incoming) return mine_.shared.take(bytes);
@@ -258,6 +274,12 @@ void NcclCommunicator::abandon() noexcept {
     if (mine_.comm) nccl().abort(mine_.comm);
     mine_.comm = nullptr;
     done_ = started_;
+    if (mine_.silent) return;
+    succeeded(cudaStreamSynchronize(*mine_.messages));
+    succeeded(cudaStreamSynchronize(*mine_.kernels));
+    team_.silence(mine_);
+    meeting_.end_waits();
+    while (team_.silent_ < team_.begun_) std::this_thread::yield();
 }
 
 void NcclCommunicator::look() {

@@ -40,6 +40,7 @@ private:
 struct Rank {
     int device;
     ncclComm_t comm = nullptr;
+    bool silent = false;  // nothing of it is on its way any more, for good in this run
     std::unique_ptr<Stream> messages, kernels;
     SharedMemory shared;
 };
@@ -66,7 +67,8 @@ private:
     friend class Board;
     Team() = default;
     void connect();
-    void settle() noexcept;  // after a run
+    void silence(Rank& rank) noexcept;  // what is on the way of the rank has ended
+    void settle() noexcept;             // after a run
     // Waits for all ranks, which are awake; look() is called meanwhile.
     template <class Look>
     void meet(Look&& look) {
@@ -77,6 +79,7 @@ private:
     std::vector<std::unique_ptr<Rank>> ranks_;
     std::atomic<bool> ended_{true};           // a rank has failed, or not all are connected yet
     std::atomic<bool> talked_{false};         // messages were started in this run
+    std::atomic<int> begun_{0}, silent_{0};   // ranks that have begun this run, and those of them that are silent
     std::atomic<int> met_{0};                 // ranks that have come to meet() in this run, one meeting after another
     std::vector<std::vector<char>> board_;    // of every rank, what it shows the others between two meetings
     std::mutex mutex_;                        // of what follows
@@ -90,6 +93,7 @@ private:
 class NcclCommunicator : public distributed::Communicator {
 public:
     NcclCommunicator(Team& team, distributed::Communicator& meeting);
+    ~NcclCommunicator() override;  // where an exception passes, abandons what is on its way
 
     void barrier() override { meeting_.barrier(); }
     double now() const override { return meeting_.now(); }
@@ -120,7 +124,9 @@ protected:
         Index number;  // among the messages from this peer
     };
     int remember(const Message&);
-    void abandon() noexcept;  // ends what the rank has on its way, for good
+    // Ends what the rank has on its way, for good, and waits until all others have ended theirs: what is on its way on
+    // one GPU reads and writes the memory of another, which may go to others only afterwards.
+    void abandon() noexcept;
     // The round of a received message that its sender has posted; -1: it has not yet.
     Index round_of(const Message&);
     void look();  // ends this rank where another has failed
@@ -133,6 +139,7 @@ protected:
     std::vector<int> waiting_;      // of them, those of the group that is not started yet, in order
     std::vector<Index> received_;   // messages asked for, by peer
     Index started_ = 0, done_ = 0;  // groups
+    const int exceptions_;          // that were on their way when this was made
 };
 
 }  // namespace causeway::gpu
