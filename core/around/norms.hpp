@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <string>
 
 #include "core/calls/around.hpp"
 #include "core/tensor/tensor.hpp"

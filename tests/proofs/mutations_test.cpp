@@ -182,9 +182,9 @@ Checks checks_of_proofs() {
     return out;
 }
 
-std::string listed(const std::set<std::string>& names) {
+std::string listed(const std::set<std::string>& titles) {
     std::string out;
-    for (const auto& name : names) out += (out.empty() ? "" : ", ") + name;
+    for (const auto& name : titles) out += (out.empty() ? "" : ", ") + name;
     return out.empty() ? "none" : out;
 }
 
