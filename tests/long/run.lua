@@ -35,6 +35,9 @@ local typed = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS --seque
 local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
     command = "$BUILD/tests/causeway-tests" },
+  { name = "aarch64", what = "tests of core and proofs, built for aarch64 and run under qemu-user", read = of_tests,
+    command = "QEMU_LD_PREFIX=$BUILD-aarch64/root qemu-aarch64 $BUILD-aarch64/tests/causeway-tests",
+    needs = "$BUILD-aarch64/tests/causeway-tests" },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
     read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
   { name = "threads", what = "the same with starts of threads", read = in_words,
@@ -183,7 +186,8 @@ local tree = output_of("git describe --always --dirty=+ --exclude '*'"):match("%
 -- Runs one; its faults, or nil and why it was not run.
 local function counted(run)
   if run.needs and not exists(filled(run.needs)) then
-    return nil, filled(run.needs) .. " was not built (fuzzers need clang, tests of a GPU nvcc)"
+    return nil, filled(run.needs)
+      .. " was not built (fuzzers need clang, tests of a GPU nvcc, those for aarch64 its compiler and qemu-user)"
   end
   if run.gpu and not has_gpu() then return nil, "no GPU was found" end
   if run.before then output_of(filled(run.before)) end
