@@ -65,7 +65,7 @@ function item_page.verdict_table(list, link, other)
   return text_table(rows, { title = "Verdicts", columns = columns })
 end
 
--- More than this share of all processors, taken by other programs, makes times of something else than this one.
+-- More than this share of the processors, taken by other programs, makes times of something else than this one.
 local most_taken = 0.1
 
 --- What is to be said of an item's times where other programs ran beside it; nil where they are its own.
