@@ -4,6 +4,7 @@
 #include <bit>
 #include <exception>
 #include <numeric>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -69,10 +70,34 @@ void watch(const Rank& rank, cudaStream_t stream, const Look& look) {
     cudaGetLastError();  // "not ready" is no error to be found by others
 }
 
+// Runs f() in a thread of its own. It goes from device to device, as NCCL does when it ends a communicator, and coming
+// back may fail: then the caller's next call would run on another device than its tensors are on.
+template <class F>
+void in_thread_of_its_own(const F& f) {
+    std::exception_ptr failure;
+    std::thread([&] {
+        try {
+            f();
+        } catch (...) {
+            failure = std::current_exception();
+        }
+    }).join();
+    if (failure) std::rethrow_exception(failure);
+}
+
 }  // namespace
 
 // From Team() on the team counts as made: where what follows throws, ~Team ends what was begun.
 Team::Team(int p) : Team() {
+    enter_chosen_device();
+    try {
+        in_thread_of_its_own([&] { begin(p); });
+    } catch (const std::system_error&) {
+        fail_as<SystemError>("engine: \"nccl\", the system has no thread to begin in");
+    }
+}
+
+void Team::begin(int p) {
     rounds_.resize(static_cast<std::size_t>(p * p)), board_.resize(static_cast<std::size_t>(p));
     for (int r = 0; r < p; ++r) {
         ranks_.push_back(std::make_unique<Rank>());
@@ -122,17 +147,23 @@ void Team::connect() {
 }
 
 Team::~Team() {
-    int before = 0;
-    const bool known = succeeded(cudaGetDevice(&before));
+    try {
+        in_thread_of_its_own([&] { end(); });
+    } catch (...) {  // no thread
+        end();
+    }
+}
+
+void Team::end() noexcept {
     for (const auto& rank : ranks_) {
         succeeded(cudaSetDevice(rank->device));
         if (rank->comm) ended_ ? nccl().abort(rank->comm) : nccl().destroy(rank->comm);
+        rank->comm = nullptr;
     }
     for (const auto& rank : ranks_) {  // nothing is on its way any more
         succeeded(cudaSetDevice(rank->device));
         rank->messages.reset(), rank->kernels.reset();
     }
-    if (known) succeeded(cudaSetDevice(before));
 }
 
 void Team::run(const distributed::Program& program) {
@@ -272,6 +303,7 @@ void NcclCommunicator::all_blocks(const void* mine, std::size_t bytes, void* out
 void NcclCommunicator::abandon() noexcept {
     team_.ended_ = team_.talked_ = true;
     if (mine_.comm) nccl().abort(mine_.comm);
+    succeeded(cudaSetDevice(mine_.device));  // the last of the ranks to abort has been on the devices of all
     mine_.comm = nullptr;
     done_ = started_;
     if (mine_.silent) return;

@@ -66,7 +66,9 @@ private:
     friend class QueuedCommunicator;
     friend class Board;
     Team() = default;
+    void begin(int p);
     void connect();
+    void end() noexcept;
     void silence(Rank& rank) noexcept;  // what is on the way of the rank has ended
     void settle() noexcept;             // after a run
     // Waits for all ranks, which are awake; look() is called meanwhile.

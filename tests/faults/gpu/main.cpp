@@ -1,8 +1,8 @@
 // Any call of CUDA, cuBLAS and NCCL may fail: runs calls of every family of the GPU library once for each of the CUDA
 // calls they make with that one refused, and once with that one and all that follow refused, each for want of memory
 // and for a reason unknown. The process must live; what is said must be one sentence that names the GPU; a result that
-// comes nevertheless must be the right one; another call, and the same one again, must then be right; memory, streams,
-// events and graphs must be given back.
+// comes nevertheless must be the right one; the thread must be on the device it was on; another call, and the same one
+// again, must then be right; memory, streams, events and graphs must be given back.
 //
 //   causeway-gpu-faults [--pretend] [--most N] [--only WORD] [--devices P] [--at N [--lasting] [--memory]] [--list]
 //                       [--verbose]
@@ -43,10 +43,13 @@ struct Outcome {
     bool of_ours = false;  // the message is that of an Error
     Results results;
     Calls calls;
+    int moved_to = -1;  // the device that the thread was left on, where it is another
 };
 
 Outcome run(const Call& call, const Place& place) {
     Outcome out;
+    int before = 0, after = 0;
+    cudaGetDevice(&before);
     alarm(patience / 4);
     arm(place);
     try {
@@ -59,6 +62,11 @@ Outcome run(const Call& call, const Place& place) {
         if (out.message.empty()) out.message = "an exception without a sentence";
     }
     alarm(0);
+    cudaGetDevice(&after);
+    if (after != before) {
+        out.moved_to = after;
+        cudaSetDevice(before);
+    }
     return out;
 }
 
@@ -157,6 +165,7 @@ void try_place(const Call& call, const Place& place, const Expected& expected, P
     if (!out.message.empty() && out.calls.refused == 0) fault("an error without a cause: " + out.message);
     else if (!out.message.empty() && !is_one_sentence_of_the_gpu(out)) fault("says: " + out.message);
     if (out.message.empty() && expected && !same(out.results, *expected)) fault("another result");
+    if (out.moved_to >= 0) fault("the thread is then on device " + std::to_string(out.moved_to));
 }
 
 void check_again(const char* what, const Call& call, const Expected& expected, Progress& p) {

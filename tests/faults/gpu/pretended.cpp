@@ -29,6 +29,21 @@ cudaError_t take(void* handle) {
     return cudaSuccess;
 }
 
+#ifdef CAUSEWAY_NCCL
+// A communicator is the number of its device. What ends it goes there and stays, as NCCL does.
+ncclResult_t give_communicators(ncclComm_t* comms, int n, const int* on) {
+    for (int i = 0; i < n; ++i) comms[i] = reinterpret_cast<ncclComm_t>(new int(on[i]));
+    return ncclSuccess;
+}
+
+ncclResult_t end_communicator(ncclComm_t comm) {
+    const auto* const on = reinterpret_cast<const int*>(comm);
+    device = *on;
+    delete on;
+    return ncclSuccess;
+}
+#endif
+
 void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t bytes,
                std::size_t rows) {
     for (std::size_t i = 0; i < rows; ++i)
@@ -171,21 +186,9 @@ const std::map<std::string, void*>& functions() {
         PRETENDED(cublasGetStatusString, [](cublasStatus_t) { return "an error of a device that does not exist"; }),
 #ifdef CAUSEWAY_NCCL
         PRETENDED(ncclGetErrorString, [](ncclResult_t) { return "an error of a device that does not exist"; }),
-        PRETENDED(ncclCommInitAll,
-                  [](ncclComm_t* comms, int n, const int*) {
-                      for (int i = 0; i < n; ++i) give(comms + i);
-                      return ncclSuccess;
-                  }),
-        PRETENDED(ncclCommDestroy,
-                  [](ncclComm_t comm) {
-                      take(comm);
-                      return ncclSuccess;
-                  }),
-        PRETENDED(ncclCommAbort,
-                  [](ncclComm_t comm) {
-                      take(comm);
-                      return ncclSuccess;
-                  }),
+        PRETENDED(ncclCommInitAll, give_communicators),
+        PRETENDED(ncclCommDestroy, end_communicator),
+        PRETENDED(ncclCommAbort, end_communicator),
         PRETENDED(ncclCommGetAsyncError,
                   [](ncclComm_t, ncclResult_t* error) {
                       *error = ncclSuccess;
