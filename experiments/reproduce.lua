@@ -13,7 +13,9 @@
 --   --from FILE                     runs nothing: the page of the items.json of another run, such as
 --                                   experiments/data/runs/cpu-quick.json, which comes with the repository
 --   --publish                       keeps what came out as experiments/data/runs/DEVICE-MODE.json, and writes the
---                                   tables of README.md and docs/reproduction.md; only where every item has finished
+--                                   tables of README.md and docs/reproduction.md; only where every item has finished.
+--                                   With --only those items take the places of theirs in the run that is kept, so that
+--                                   a long one can be made in pieces
 --   --fresh                         start again where a run was stopped; otherwise it goes on
 --   --save results/reproduce        index.html, verdicts.json, items.json, and a folder for each item
 --
@@ -38,9 +40,8 @@ if options.from ~= "" then
   if options.device ~= "cpu" then exit(2, "--device: given together with --from, which runs nothing") end
 end
 local all_items = table.concat(options.only, ",") == "all"
-if not all_items and (options.from ~= "" or options.publish) then
-  exit(2, string.format("--only: given together with %s, expected all items", options.publish and "--publish"
-    or "--from, which runs nothing"))
+if not all_items and options.from ~= "" then
+  exit(2, "--only: given together with --from, which runs nothing, expected all items")
 end
 local mode = options.quick and "quick" or options.full and "full" or "standard"
 
@@ -185,22 +186,13 @@ local function slug(text)
   return (text:lower():gsub("[^%w]+", "-"):gsub("^-", ""):gsub("-$", ""))
 end
 
--- What is shown of an item that left nothing.
-local function nothing_of(item, reason)
-  local mode_word = mode ~= "standard" and " --" .. mode or ""
-  return { document = item.document, name = item.name, title = "not run", claims = {}, mode = mode,
-    device = options.device, parts = {}, command = string.format("./lab experiments/%s/%s.lua%s", item.document,
-      item.name, mode_word), verdicts = { { what = "the whole item", kind = "time", verdict = "not run",
-      statistic = reason } }, seconds = 0, origin = {}, date = "–" }
-end
-
 local function results_of(failures)
   local results = {}
   for i, item in ipairs(items) do
     local id = item_page.id_of(item)
     local reason = failures[id] or (options.device == "gpu" and not item.gpu and "it has no times of a GPU"
       or "left out by --only")
-    results[i] = not failures[id] and left_by(item) or nothing_of(item, reason)
+    results[i] = not failures[id] and left_by(item) or item_page.not_run(item, mode, options.device, reason)
   end
   return results
 end
@@ -393,6 +385,17 @@ local function not_finished(results)
   return names
 end
 
+-- The items that --only names; all of them without it, or in another run.
+local function wanted_of(results)
+  if all_items then return results end
+  local wanted, list = {}, {}
+  for _, item in ipairs(chosen()) do wanted[item_page.id_of(item)] = true end
+  for _, item in ipairs(results) do
+    if wanted[item_page.id_of(item)] then list[#list + 1] = item end
+  end
+  return list
+end
+
 -- The items that an earlier run has left in another mode or on another device, which this page shows beside.
 local function of_another_run(results)
   local names = {}
@@ -419,10 +422,12 @@ local list = verdict_list(results)
 mkpath(options.save)
 save(options.save .. "/verdicts.json", list)
 save(options.save .. "/items.json", whole)
-local unfinished = options.publish and not_finished(results) or {}
-local dirty = options.publish and #changed_sources(results) > 0
-local others = options.publish and not given and of_another_run(results) or {}
-if options.publish and #unfinished == 0 and #others == 0 and not dirty then published.publish(folder, whole) end
+local to_publish = options.publish and wanted_of(results) or {}
+local unfinished, dirty = not_finished(to_publish), #changed_sources(to_publish) > 0
+local others = given and {} or of_another_run(to_publish)
+if options.publish and #unfinished == 0 and #others == 0 and not dirty then
+  if all_items then published.publish(folder, whole) else published.add(folder, whole, to_publish) end
+end
 page_of(results, list, other_run())
 print()
 print(total_text(list))

@@ -24,6 +24,15 @@ end
 
 function item_page.id_of(item) return item.document .. "/" .. item.name end
 
+--- What stands in place of an item, {document =, name =}, that left nothing.
+function item_page.not_run(item, mode, device, reason)
+  local mode_word = mode ~= "standard" and " --" .. mode or ""
+  return { document = item.document, name = item.name, title = "not run", claims = {}, mode = mode, device = device,
+    parts = {}, command = string.format("./lab experiments/%s/%s.lua%s", item.document, item.name, mode_word),
+    verdicts = { { what = "the whole item", kind = "time", verdict = "not run", statistic = reason } }, seconds = 0,
+    origin = {}, date = "–" }
+end
+
 -- "table3" as "Table 3".
 local function readable(name)
   local word, number = name:match("^(%a+)(%d+)$")

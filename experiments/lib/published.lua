@@ -2,6 +2,8 @@
 -- made from cpu-quick.json, and that of docs/reproduction.md, made from all of them.
 --
 --   published.publish(experiments, run)       writes all three; run: {mode =, device =, items =}, as in items.json
+--   published.add(experiments, run, items)    the same with these items of the run in the one that is kept; what
+--                                             neither has is not run
 --   published.kept(experiments)               the runs that are kept, those of the CPU first
 --   published.front(run)                      the table of README.md, as Markdown: verdicts by document
 --   published.map(runs)                       that of docs/reproduction.md: claims, command, time, memory, machine
@@ -86,17 +88,19 @@ end
 function published.map(runs)
   local rows, sums = {}, {}
   for _, run in ipairs(runs) do
-    local count, seconds, processors, first = 0, 0, 0, nil
+    local count, seconds, processors, where, seen = 0, 0, 0, {}, {}
     for _, item in ipairs(run.items) do
       local row = took(item)
       if row then
         rows[#rows + 1] = row
-        count, seconds, first = count + 1, seconds + item.seconds, first or item
+        count, seconds = count + 1, seconds + item.seconds
         processors = processors + (item.processor_seconds or item.seconds)
+        local there = machine_of(item) .. ", " .. day_of(item)
+        if not seen[there] then where[#where + 1], seen[there] = there, true end
       end
     end
-    sums[#sums + 1] = string.format("%d items in %.1f minutes, %.1f of processors, on %s, %s.", count, seconds / 60,
-      processors / 60, machine_of(first), day_of(first))
+    sums[#sums + 1] = string.format("%d items in %.1f minutes, %.1f of processors, on %s.", count, seconds / 60,
+      processors / 60, table.concat(where, "; "))
   end
   return markdown({ "claims", "command", "minutes", "of processors", "MiB", "machine" }, rows) .. "\n\n"
     .. table.concat(sums, "\n")
@@ -106,16 +110,18 @@ local function path_of(experiments, device, mode)
   return string.format("%s/data/runs/%s-%s.json", experiments, device, mode)
 end
 
+local function kept_run(experiments, device, mode)
+  local file = io.open(path_of(experiments, device, mode))
+  if not file then return nil end
+  local text = file:read("a")
+  file:close()
+  return json_decode(text)
+end
+
 function published.kept(experiments)
   local runs = {}
   for _, device in ipairs({ "cpu", "gpu" }) do
-    for _, mode in ipairs({ "quick", "standard", "full" }) do
-      local file = io.open(path_of(experiments, device, mode))
-      if file then
-        runs[#runs + 1] = json_decode(file:read("a"))
-        file:close()
-      end
-    end
+    for _, mode in ipairs({ "quick", "standard", "full" }) do runs[#runs + 1] = kept_run(experiments, device, mode) end
   end
   return runs
 end
@@ -145,6 +151,19 @@ function published.publish(experiments, run)
   if run.device == "cpu" and run.mode == "quick" then
     write_between_marks(root .. "/README.md", published.front(run))
   end
+end
+
+function published.add(experiments, run, items)
+  local new, before = {}, {}
+  for _, item in ipairs(items) do new[item_page.id_of(item)] = item end
+  local kept = kept_run(experiments, run.device, run.mode)
+  for _, item in ipairs(kept and kept.items or {}) do before[item_page.id_of(item)] = item end
+  local whole = { mode = run.mode, device = run.device, items = {} }
+  for i, item in ipairs(run.items) do
+    local id = item_page.id_of(item)
+    whole.items[i] = new[id] or before[id] or item_page.not_run(item, run.mode, run.device, "left to a later run")
+  end
+  published.publish(experiments, whole)
 end
 
 return published
