@@ -77,11 +77,13 @@ function published.front(run)
   return markdown(header, rows) .. "\n\n" .. note
 end
 
--- What an item took; nil of one that was not run.
+-- What an item took; nil of one that was not run. Of a run that went on where one was stopped only its last stretch is
+-- known.
 local function took(item)
   if item.title == "not run" then return nil end
+  local form = item.resumed and "> %.2f" or "%.2f"
   return { #item.claims > 0 and table.concat(item.claims, " ") or "–", "`" .. item.command .. "`",
-    string.format("%.2f", item.seconds / 60), string.format("%.2f", (item.processor_seconds or item.seconds) / 60),
+    form:format(item.seconds / 60), form:format((item.processor_seconds or item.seconds) / 60),
     item.memory and string.format("%.0f", item.memory / 2 ^ 20) or "–", machine_of(item) }
 end
 

@@ -626,7 +626,7 @@ TEST_CASE("a run is published whole and in one mode", "[experiments][reproduce]"
     // In pieces, with --only: an item takes its place in the run that is kept, and the others stay as they are.
     const auto leave = [&](std::size_t i, double seconds) {
         json item = run["items"][i];
-        item["mode"] = "standard", item["seconds"] = seconds;
+        item["mode"] = "standard", item["seconds"] = seconds, item["resumed"] = i == 2;
         const std::string id = item["document"].get<std::string>() + "/" + item["name"].get<std::string>();
         write_bytes(folder / ("results/reproduce/" + id + "/item.json"), item.dump());
         return id;
@@ -647,7 +647,10 @@ TEST_CASE("a run is published whole and in one mode", "[experiments][reproduce]"
     CHECK(publish({"--only", third}).status == 0);
     expected[2] = 120;
     CHECK(kept_seconds() == expected);
-    CHECK(contains(read_bytes(folder / "docs/reproduction.md"), "\n2 items in 3.0 minutes, "));
+    const std::string of_both = read_bytes(folder / "docs/reproduction.md");
+    CHECK(contains(of_both, "\n2 items in 3.0 minutes, "));
+    CHECK(contains(of_both, "| 1.00 | "));
+    CHECK(contains(of_both, "| > 2.00 | "));
     const Output mixed = publish({"--only", "fleet/table1,fleet/table2"});
     CHECK(mixed.status == 1);
     CHECK(contains(mixed.err, "of another mode than standard or not of the cpu: fleet/table2\n"));
