@@ -2,7 +2,7 @@
 --
 --   causeway experiments/fleet/figure2.lua                to 16384 tokens, some minutes
 --   causeway experiments/fleet/figure2.lua --quick        to 2048, about a minute
---   causeway experiments/fleet/figure2.lua --full         to 524288; hours on two cores
+--   causeway experiments/fleet/figure2.lua --full         to 524288; nine minutes on two cores
 --
 --   --lengths 1024,2048,…,524288
 --   --heads 32 --width 128          of the layer, as in the document: r = d = 128, batch 1

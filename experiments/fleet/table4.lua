@@ -1,6 +1,6 @@
 -- fleet, Table 4: throughput of a whole model on random tokens, prompts of 2k to 3k, by each method.
 --
---   causeway experiments/fleet/table4.lua                --quick: half a minute; five minutes; --full: an hour
+--   causeway experiments/fleet/table4.lua                --quick: half a minute; five minutes; --full: four
 --   causeway experiments/fleet/table4.lua --device gpu   the prompts of --full
 --
 -- The document names neither the model nor the unit. Here a TransNormer with random weights reads a prompt of random

@@ -2,7 +2,7 @@
 --
 --   causeway experiments/leet/table3.lua              up to 25600 tokens, some minutes
 --   causeway experiments/leet/table3.lua --quick      up to 2048 tokens, about a minute
---   causeway experiments/leet/table3.lua --full       all of it, which takes hours on two cores
+--   causeway experiments/leet/table3.lua --full       all of it, five minutes on two cores
 --
 --   --lengths 128,…,100000          the printed ones
 --   --heads 32 --width 128          of the layer, rank and width of a head, Float32

@@ -2,7 +2,7 @@
 --
 --   causeway experiments/leet/table5.lua              up to 2048 tokens, some minutes
 --   causeway experiments/leet/table5.lua --quick      up to 512 tokens, about a minute
---   causeway experiments/leet/table5.lua --full       all of it, which takes hours on two cores
+--   causeway experiments/leet/table5.lua --full       all of it, eleven minutes on two cores
 --
 --   --lengths 128,…,100000          the printed ones
 --   --heads 32 --width 128          of the layer, rank and width of a head, Float32

@@ -2,7 +2,7 @@
 --
 --   causeway experiments/leet/table9.lua                up to 65536 tokens of all sequences, minutes
 --   causeway experiments/leet/table9.lua --quick        up to 8192 tokens of all sequences, a minute
---   causeway experiments/leet/table9.lua --full         all of it, which takes hours on two cores
+--   causeway experiments/leet/table9.lua --full         all of it, three minutes on two cores
 --
 --   --lengths 128,…,100000          the printed ones
 --   --heads 32 --width 128          of the layer, rank and width of a head, Float32

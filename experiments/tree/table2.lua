@@ -1,6 +1,6 @@
 -- tree, Table 2: decoding time of Llama 3.2 1B with tree and ring attention on two RTX 4090.
 --
---   causeway experiments/tree/table2.lua                 a minute; --quick: seconds; --full: an hour
+--   causeway experiments/tree/table2.lua                 a minute; --quick: seconds; --full: five minutes
 --
 -- The difference of the two columns is set beside the cluster model. Here a small Llama with random weights generates
 -- ten tokens with both, its keys and values in two shards; --full also one of the printed size, at the lengths whose
