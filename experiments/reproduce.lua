@@ -3,7 +3,7 @@
 --
 --   causeway experiments/reproduce.lua --quick           all of it, small, in less than ten minutes on two cores
 --   causeway experiments/reproduce.lua                   larger, in an hour or two
---   causeway experiments/reproduce.lua --full            as large as the documents have it, overnight
+--   causeway experiments/reproduce.lua --full            as large as the documents have it, in some hours
 --
 --   --only fleet,leet/table3        documents or items of them; the page keeps what earlier runs have left of others
 --   --device cpu                    or gpu, for the items that have times of one

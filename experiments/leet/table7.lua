@@ -1,6 +1,6 @@
 -- leet, Table 7: wall time of TransNormerLLM-7B over 100 prompts, by each method, batch 1 and 2.
 --
---   causeway experiments/leet/table7.lua                 --quick: half a minute; ten minutes; --full: hours
+--   causeway experiments/leet/table7.lua                 --quick: half a minute; ten minutes; --full: 13 on 16 cores
 --   causeway experiments/leet/table7.lua --device gpu    the prompts of --full
 --
 -- A model with random weights reads prompts of random tokens. --quick: the small TransNormer of this repository, 128

@@ -1,6 +1,6 @@
 -- leet, Table 8: wall time of toy-retnet-1.3B over 100 prompts, by each method, batch 1 and 2.
 --
---   causeway experiments/leet/table8.lua                 --quick: half a minute; five minutes; --full: hours
+--   causeway experiments/leet/table8.lua                 --quick: half a minute; five minutes; --full: 8 on 15 cores
 --   causeway experiments/leet/table8.lua --device gpu    the prompts of --full
 --
 -- A model with random weights reads prompts of random tokens. --quick: a small RetNet, 128 tokens; otherwise two layers

@@ -6,8 +6,8 @@
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
 -- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10); a fuzzer ends before it
--- behind ten million files, and the prompt behind a million sequences of keys. CAUSEWAY_LONG_PLACES is how many places
--- of each example are tried, at random, by those that could try every one (all).
+-- behind ten million files, and the prompt behind a million sequences of keys, which all processors share out.
+-- CAUSEWAY_LONG_PLACES is how many places of each example are tried, at random, by those that could try all (all).
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
 local minutes = tonumber(os.getenv("CAUSEWAY_LONG_MINUTES") or "") or 10
@@ -27,11 +27,14 @@ local function of_tests(text)
   return passed and passed + failed, tonumber(failed)
 end
 
-local function of_fuzzer(text, status)
-  return tonumber(text:match("number_of_executed_units:%s*(%d+)")), status == 0 and 0 or 1
+-- The sum over those that ran at once.
+local function of_fuzzers(text, status)
+  local files
+  for count in text:gmatch("number_of_executed_units:%s*(%d+)") do files = (files or 0) + tonumber(count) end
+  return files, status == 0 and 0 or 1
 end
 
-local typed = "$BUILD/tests/causeway-keys --at-once 6 --seconds $SECONDS --sequences 170000 " -- of each of the six
+local typed = "$BUILD/tests/causeway-keys --at-once $PROMPTS --seconds $SECONDS --sequences $KEYS "
 local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
     command = "$BUILD/tests/causeway-tests" },
@@ -78,10 +81,13 @@ local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" },
   { "words", "texts to a tokenizer and back" } }
 for _, pair in ipairs(fuzzed) do
   local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
-  runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzer,
-    command = ("$FUZZ/tests/fuzz/%s_fuzz -max_total_time=$SECONDS -runs=10000000 -rss_limit_mb=1024 " ..
-      "-malloc_limit_mb=256 -print_final_stats=1 $FUZZ/new-%s tests/fuzz/corpus/%s"):format(format, format, format),
-    needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz", before = "mkdir -p $FUZZ/new-" .. format }
+  runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzers,
+    command = (("seq $FUZZERS | xargs -P $FUZZERS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
+      "-max_total_time=$SECONDS -runs=$FILES -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 " ..
+      "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; tail -qn 80 $FUZZ/NAME-*.log; " ..
+      "exit $status"):gsub("NAME", format)),
+    needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz",
+    before = ("mkdir -p $FUZZ/new-NAME; rm -f $FUZZ/NAME-*.log"):gsub("NAME", format) }
 end
 
 local columns = { "name", "cases", "faults", "seconds", "tree", "date" }
@@ -148,12 +154,14 @@ local function write_page(counts)
   assert(file:close())
 end
 
+local lines_kept = 20000  -- the ends of what all fuzzers of a format wrote
+
 local function output_of(command)
   local pipe = assert(io.popen(command .. " 2>&1"))
   local last = {}
   for line in pipe:lines() do
     last[#last + 1] = line
-    if #last > 400 then table.remove(last, 1) end
+    if #last > lines_kept then table.remove(last, 1) end
   end
   local _, _, status = pipe:close()
   return table.concat(last, "\n"), status
@@ -172,9 +180,12 @@ end
 local build = arg[1] or error("expected the build folder, or --table", 0)
 local only = arg[2] == "--only" and arg[3] or ""
 local fuzz = build .. "-fuzz"
+local processors = tonumber((output_of("nproc"))) or 1
+local prompts = math.max(6, processors)
 -- The adversary climbs some hundred bounds.
 local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60),
-  MOST = ("%d"):format(most) }
+  MOST = ("%d"):format(most), FUZZERS = tostring(processors), FILES = ("%d"):format(1e7 // processors + 1),
+  PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
 local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
 local chosen = {}
