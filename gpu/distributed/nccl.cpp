@@ -39,8 +39,12 @@ void check(ncclResult_t result, const char* what) {
 
 NcclGroup::NcclGroup(const char* what) : what_(what) { check(nccl().group_start(), what); }
 
+// NCCL would start an incomplete group, and where its ranks are not connected yet wait for the other half for ever. One
+// call that fails, as does this one without a communicator, ends all of the group.
 NcclGroup::~NcclGroup() {
-    if (open_) nccl().group_end();
+    if (!open_) return;
+    nccl().send(nullptr, 0, ncclChar, 0, nullptr, nullptr);
+    nccl().group_end();
 }
 
 void NcclGroup::end() {

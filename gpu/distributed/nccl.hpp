@@ -29,7 +29,7 @@ const Nccl& nccl();
 void check(ncclResult_t result, const char* what);
 
 // What the thread asks of NCCL while this lives starts together at end(). Where an exception comes before end(), the
-// destructor closes the group, which NCCL would go on collecting in.
+// destructor closes the group, which NCCL would go on collecting in, and nothing of it starts.
 class NcclGroup {
 public:
     explicit NcclGroup(const char* what);

@@ -227,8 +227,8 @@ std::shared_ptr<void> NcclCommunicator::allocate(Held kind, std::size_t bytes) {
     return {buffer->data(), [this, buffer](void*) { blocks_.emplace(buffer->bytes(), std::move(*buffer)); }};
 }
 
-// Where it fails, some of the messages may be on their way all the same: they count as started, and cancel() ends them
-// before their memory goes to others.
+// Where the end of the group fails, messages may be on their way all the same: they count as started, and cancel() ends
+// them before their memory goes to others.
 void NcclCommunicator::start() {
     if (waiting_.empty()) return;
     team_.talked_ = true;

@@ -96,6 +96,19 @@ R code_of_refusal() {
 #endif
 }
 
+// NCCL notes of a group that one of its calls failed. A refused one does so too: it is made without a communicator.
+constexpr bool fails_its_group(std::string_view name) {
+    return name == "ncclSend" || name == "ncclRecv" || name == "ncclAllGather" || name == "ncclAllReduce";
+}
+
+template <class T>
+T without_communicator(T argument) {
+#ifdef CAUSEWAY_NCCL
+    if constexpr (std::is_same_v<T, ncclComm_t>) return nullptr;
+#endif
+    return argument;
+}
+
 // ---- what is held ----
 
 struct Pair {
@@ -162,7 +175,10 @@ struct In<number, R(A...)> {
             return real(a...);  // texts have no code either
         } else {
             const bool is = is_refused(number, is_poll(name));
-            if (is && !is_done_first(name)) return code_of_refusal<R>();
+            if (is && !is_done_first(name)) {
+                if constexpr (fails_its_group(name)) real(without_communicator(a)...);
+                return code_of_refusal<R>();
+            }
             const R code = real(a...);
             if (static_cast<int>(code) == 0) done(a...);
             if (!is) return code;

@@ -2,8 +2,10 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "tests/faults/gpu/c_headers.hpp"
 
@@ -40,6 +42,22 @@ ncclResult_t end_communicator(ncclComm_t comm) {
     const auto* const on = reinterpret_cast<const int*>(comm);
     device = *on;
     delete on;
+    return ncclSuccess;
+}
+
+// A call without a communicator fails, and its group with it. One that ended before it was complete, and has not
+// failed, would never come back.
+thread_local bool group_failed = false;
+
+ncclResult_t of_a_group(ncclComm_t comm) {
+    if (comm) return ncclSuccess;
+    group_failed = true;
+    return ncclInvalidArgument;
+}
+
+ncclResult_t end_group() {
+    if (std::exchange(group_failed, false)) return ncclInvalidArgument;
+    if (std::uncaught_exceptions() > 0) std::abort();
     return ncclSuccess;
 }
 #endif
@@ -189,6 +207,18 @@ const std::map<std::string, void*>& functions() {
         PRETENDED(ncclCommInitAll, give_communicators),
         PRETENDED(ncclCommDestroy, end_communicator),
         PRETENDED(ncclCommAbort, end_communicator),
+        PRETENDED(ncclGroupStart,
+                  [] {
+                      group_failed = false;
+                      return ncclSuccess;
+                  }),
+        PRETENDED(ncclGroupEnd, end_group),
+        PRETENDED(ncclSend, [](const void*, std::size_t, ncclDataType_t, int, ncclComm_t comm,
+                               cudaStream_t) { return of_a_group(comm); }),
+        PRETENDED(ncclRecv, [](void*, std::size_t, ncclDataType_t, int, ncclComm_t comm,
+                               cudaStream_t) { return of_a_group(comm); }),
+        PRETENDED(ncclAllGather, [](const void*, void*, std::size_t, ncclDataType_t, ncclComm_t comm,
+                                    cudaStream_t) { return of_a_group(comm); }),
         PRETENDED(ncclCommGetAsyncError,
                   [](ncclComm_t, ncclResult_t* error) {
                       *error = ncclSuccess;
