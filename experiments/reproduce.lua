@@ -280,7 +280,8 @@ end
 local function costs(results)
   local rows = {}
   for _, item in ipairs(results) do
-    rows[#rows + 1] = { claims = table.concat(item.claims, " "), command = item.command, minutes = item.seconds / 60,
+    rows[#rows + 1] = { claims = #item.claims > 0 and table.concat(item.claims, " ") or "–", command = item.command,
+      minutes = item.seconds / 60,
       processor = item.processor_seconds and item.processor_seconds / 60 or "–",
       memory = item.memory or "–", machine = item.origin.device or item.origin.processor or "–",
       address = item_page.claim_link(item.claims[1], folder, options.save) }

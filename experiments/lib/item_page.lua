@@ -61,7 +61,7 @@ function item_page.verdict_table(list, link, other)
   for i, v in ipairs(list) do
     local there = other and other.verdict(v) or {}
     rows[i] = { what = v.what, kind = v.kind == "count" and "any machine" or "this one", verdict = v.verdict,
-      statistic = v.statistic, claim = v.claim or "", there = there.verdict or "–",
+      statistic = v.statistic, claim = v.claim or "–", there = there.verdict or "–",
       statistic_there = there.statistic or "–" }
   end
   local columns = { "what", "verdict", "statistic" }
@@ -106,7 +106,7 @@ function item_page.parts_of(item, experiments, page_folder, other)
   if item.differs and item.differs ~= "" then add(item.differs) end
   add({ code = item.command })
   local link = page_folder and function(row)
-    return item_page.claim_link(row.claim ~= "" and row.claim or nil, experiments, page_folder)
+    return item_page.claim_link(row.claim ~= "–" and row.claim or nil, experiments, page_folder)
   end
   if #item.verdicts > 0 then add({ open = item_page.verdict_table(item.verdicts, link, other) }) end
   local in_use = item_page.in_use(item)

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "tests/catch.hpp"
@@ -580,6 +581,7 @@ TEST_CASE("a page is made from the run that is kept", "[experiments][reproduce]"
     CAPTURE(output.err, output.out);
     CHECK(output.status == 0);
     const std::string page = read_bytes(folder / "results/reproduce/index.html");
+    CHECK_FALSE(std::regex_search(page, std::regex("<td[^>]*></td>")));
     for (const char* part : {"fleet, Table 2", "tree, Table 2", "./lab experiments/leet/table7.lua --quick"})
         CHECK(contains(page, part));
     const json kept = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
