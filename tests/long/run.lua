@@ -78,13 +78,13 @@ local runs = {
 local made = " made by a fuzzer"
 local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" }, { "gguf" },
   { "model_json", "a model's config.json and index of its files" }, { "tokenizer", "tokenizer.json, used on a text" },
-  { "words", "texts to a tokenizer and back" } }
+  { "words", "texts of up to 512 bytes to a tokenizer and back", "-max_len=512 " } }
 for _, pair in ipairs(fuzzed) do
   local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
   runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzers,
     command = (("seq $FUZZERS | xargs -P $FUZZERS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
       "-max_total_time=$SECONDS -runs=$FILES -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 " ..
-      "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; tail -qn 80 $FUZZ/NAME-*.log; " ..
+      (pair[3] or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; tail -qn 80 $FUZZ/NAME-*.log; " ..
       "exit $status"):gsub("NAME", format)),
     needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz",
     before = ("mkdir -p $FUZZ/new-NAME; rm -f $FUZZ/NAME-*.log"):gsub("NAME", format) }
