@@ -2,7 +2,7 @@
 -- tests/long/counts.csv with the tree, the date and the time they took, and the table of the page is made from them.
 --
 --   causeway tests/long/run.lua BUILD               all, with the programs of the folder BUILD (./lab test --long)
---   causeway tests/long/run.lua BUILD --only npy    those whose name has the word
+--   causeway tests/long/run.lua BUILD --only npy    that of this name, else those whose name has the word
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
 -- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10); a fuzzer ends before it
@@ -84,8 +84,8 @@ for _, pair in ipairs(fuzzed) do
   runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzers,
     command = (("seq $FUZZERS | xargs -P $FUZZERS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
       "-max_total_time=$SECONDS -runs=$FILES -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 " ..
-      (pair[3] or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; tail -qn 80 $FUZZ/NAME-*.log; " ..
-      "exit $status"):gsub("NAME", format)),
+      (pair[3] or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; " ..
+      "tail -qn 80 $FUZZ/NAME-*.log; exit $status"):gsub("NAME", format)),
     needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz",
     before = ("mkdir -p $FUZZ/new-NAME; rm -f $FUZZ/NAME-*.log"):gsub("NAME", format) }
 end
@@ -188,10 +188,12 @@ local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE 
   PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
 local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
-local chosen = {}
+local chosen, exact = {}, {}
 for _, run in ipairs(runs) do
   if run.name:find(only, 1, true) then chosen[#chosen + 1] = run end
+  if run.name == only then exact[1] = run end
 end
+if exact[1] then chosen = exact end
 local tree = output_of("git describe --always --dirty=+ --exclude '*'"):match("%S+")
 
 -- Runs one; its faults, or nil and why it was not run.
