@@ -72,7 +72,10 @@ public:
     virtual void runs(Stops, T* S) = 0;            // the outputs; S <- A S + B
     virtual void advances(Stops, T* S) const = 0;  // S <- A S + B alone
     virtual void maps(Stops, T* A) const = 0;      // A
-    virtual void clear(T* x, Index n) const = 0;   // x <- 0
+    // What of the outputs does not hang on the states before them, where there is such a thing: runs() does not do it
+    // again. advances() has done it.
+    virtual void prepares(Stops) {}
+    virtual void clear(T* x, Index n) const = 0;  // x <- 0
     virtual void copy(const T* from, Index n, T* to) const = 0;
     // out <- A S + B, one state after the other.
     virtual void applies(const Route&, Index n, const T* A, const T* B, const T* S, T* out) const = 0;
@@ -425,10 +428,11 @@ private:
     Said all_;
 };
 
-// Of every stop whose state goes on the map of the rank's tokens: B and A; where the sequence begins, B is the state
-// itself and A is not used. place(k): its number among those in B and A.
+// Of every stop of a block whose state goes on the map of the rank's tokens: B and A; where the sequence begins, B is
+// the state itself and A is not used. place(k): its number among those in B and A.
 template <class T, class Place>
-void make_maps(Communicator& comm, const Route& z, const Part<T>& part, const T* states, T* B, T* A, Place&& place) {
+void make_maps(Communicator& comm, const Route& z, Part<T>& part, Index from, Index to, const T* states, T* B, T* A,
+               Place&& place) {
     const Index size = z.elements;
     const auto work = [&](Index k) -> Work {
         if (!z[k].after) return {};
@@ -438,31 +442,31 @@ void make_maps(Communicator& comm, const Route& z, const Part<T>& part, const T*
         sum.operations += map.operations, sum.elements += map.elements;
         return sum;
     };
-    each_block(z, [&](Index from, Index to) {
-        if (!works(comm, from, to, work)) return;
-        each_where(z, from, to, goes_on, [&](Index first, Index last) {
-            each_piece(
-                first, last, last - first, [&](Index k) { return z[k].before; },
-                [&](Index a, Index b, bool arrives) {
-                    const Stops stops = stops_of(z, a, b);
-                    T* const to_B = B + place(a) * size;
-                    if (arrives) part.clear(to_B, (b - a) * size);
-                    else part.copy(states + a * size, (b - a) * size, to_B);
-                    part.advances(stops, to_B);
-                    if (arrives && z.carry > 0) part.maps(stops, A + place(a) * z.carry);
-                });
-        });
+    if (!works(comm, from, to, work)) return;
+    each_where(z, from, to, goes_on, [&](Index first, Index last) {
+        each_piece(
+            first, last, last - first, [&](Index k) { return z[k].before; },
+            [&](Index a, Index b, bool arrives) {
+                const Stops stops = stops_of(z, a, b);
+                T* const to_B = B + place(a) * size;
+                if (arrives) part.clear(to_B, (b - a) * size);
+                else part.copy(states + a * size, (b - a) * size, to_B);
+                part.advances(stops, to_B);
+                if (arrives && z.carry > 0) part.maps(stops, A + place(a) * z.carry);
+            });
     });
 }
 
 // The states before the rank's tokens, S of each stop, from the maps of all ranks before it.
 template <class T>
-void by_gathering(Communicator& comm, const Route& z, const Part<T>& part, T* states) {
+void by_gathering(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     const Index size = z.elements, width = size + z.carry, block = z.slots * width;
     Room<T> maps(comm, Held::state, block), all(comm, Held::work, comm.size() * block), before(comm, Held::work, size);
     if (!comm.dry()) part.clear(maps.data(), maps.size());  // others' states have no map here
-    make_maps(comm, z, part, states, maps.data(), entry(maps.data(), z.slots, size),
-              [&](Index k) { return z[k].slot; });
+    each_block(z, [&](Index from, Index to) {
+        make_maps(comm, z, part, from, to, states, maps.data(), entry(maps.data(), z.slots, size),
+                  [&](Index k) { return z[k].slot; });
+    });
     distributed::all_gather(comm, distributed::all_ranks(comm), maps.data(), maps.size(), all.data());
     for (Index k = 0; k < z.count(); ++k) {
         if (!z[k].before) continue;
@@ -480,22 +484,30 @@ void by_gathering(Communicator& comm, const Route& z, const Part<T>& part, T* st
     }
 }
 
-// The same, each from the rank before, which has combined its map with what it got.
+// The same, each from the rank before, which has combined its map with what it got. Where all that a rank sends begins
+// there, each block of it goes before the map of the next one is made.
 template <class T>
-void by_scanning(Communicator& comm, const Route& z, const Part<T>& part, T* states) {
+void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     const Index size = z.elements, n = z.count();
     Room<T> maps(comm, Held::state, n * (size + z.carry)), next(comm, Held::state, n * size);
     T *const B = maps.data(), *const A = entry(maps.data(), n, size);
     std::vector<Transfer> sent;
-    make_maps(comm, z, part, states, B, A, [](Index k) { return k; });
+    const auto passes = [&](Index k) { return z[k].before && z[k].after; };
+    bool some_pass = false;
+    for (Index k = 0; k < n; ++k) some_pass = some_pass || passes(k);
+    each_block(z, [&](Index from, Index to) {
+        make_maps(comm, z, part, from, to, states, B, A, [](Index k) { return k; });
+        for (Index k = from; k < to && !some_pass; ++k)
+            if (z[k].after) sent.push_back(comm.send(entry(B, k, size), size, comm.rank() + 1));
+        comm.start();
+    });
     each_block(z, [&](Index from, Index to) {
         for (Transfer& t : ask(comm, z, from, to, states)) t.wait();
-        const auto passes = [&](Index k) { return z[k].before && z[k].after; };
         each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
             if (is && works(comm, a, b, [&](Index) { return apply_work(z); }))
                 part.applies(z, b - a, A + a * z.carry, B + a * size, states + a * size, next.data() + a * size);
         });
-        for (Index k = from; k < to; ++k)
+        for (Index k = from; k < to && some_pass; ++k)
             if (z[k].after)
                 sent.push_back(comm.send(entry(passes(k) ? next.data() : B, k, size), size, comm.rank() + 1));
         comm.start();
@@ -506,6 +518,10 @@ void by_scanning(Communicator& comm, const Route& z, const Part<T>& part, T* sta
 // The outputs, once the states before the rank's tokens have been made of all maps.
 template <class T>
 void from_maps(Communicator& comm, const Route& z, Part<T>& part, T* states, bool gather) {
+    if (!comm.dry())
+        each_block(z, [&](Index from, Index to) {
+            each_where(z, from, to, ends, [&](Index a, Index b) { part.prepares(stops_of(z, a, b)); });
+        });
     if (gather) by_gathering(comm, z, part, states);
     else by_scanning(comm, z, part, states);
     each_block(z, [&](Index from, Index to) {
@@ -617,7 +633,8 @@ Exchange forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exc
     const bool or_scan = exchange == Exchange::all_scan && scan_gives_way;
     if ((exchange == Exchange::ring || or_scan) && part.may_forget() && z.slots > 0)
         return detail::ring_past_forgetting(comm, z, part, or_scan);
-    if (exchange == Exchange::ring) detail::ring(comm, z, part);
+    // Where no state leaves a rank there is nothing to exchange, in any way.
+    if (exchange == Exchange::ring || z.slots == 0) detail::ring(comm, z, part);
     else detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
     return exchange;
 }

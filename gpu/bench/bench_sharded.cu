@@ -25,6 +25,7 @@
 using namespace causeway;
 using namespace causeway::gpu;
 using causeway::distributed::Communicator;
+using causeway::gpu::sharded::Exchange;
 using causeway::gpu::sharded::Starts;
 using causeway::gpu::sharded::Tokens;
 
@@ -39,6 +40,7 @@ struct Case {
     int gates = 0;
     double gate = 0.1;
     Index keepers = 0;  // heads that never forget
+    Exchange exchange = Exchange::ring;
 };
 
 // Of ALiBi's slopes, the slowest head e^(-1/256) a token; and RetNet's, of which most never forget.
@@ -53,9 +55,12 @@ std::vector<double> decays(bool alibi) {
 
 const std::vector<Case>& cases() {
     static const std::vector<Case> list{
-        {"causal linear attention, decay (ALiBi's slopes)", 1.85, true, false, 1, 1},
-        {"causal linear attention, decay (RetNet's)", 1.85, true, false, 1},
-        {"causal linear attention, 0-1 mask", 1.7, true},
+        {"causal linear attention, decay (ALiBi's slopes)", 1.85, true, false, 1, 1, 0, Exchange::all_scan},
+        {"causal linear attention, decay (RetNet's)", 1.85, true, false, 1, 0.1, 0, Exchange::all_scan},
+        {"causal linear attention, 0-1 mask", 1.7, true, false, 0, 0.1, 0, Exchange::all_scan},
+        {"the same by the ring: ALiBi's slopes", 1.85, true, false, 1, 1},
+        {"the same by the ring: RetNet's", 1.85, true, false, 1},
+        {"the same by the ring: 0-1 mask", 1.7, true},
         {"gated delta rule, heads that forget", 1.85, false, true, 1},
         {"gated delta rule, a quarter of the heads never forgets", 1.7, false, true, 1, 0.1, heads / 4},
         {"delta rule without gates", 1.7, false, true, 0},
@@ -209,7 +214,8 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                 const double decay = c.gates == 0 ? 1 : gamma[static_cast<std::size_t>(h)];
                 kept += gpu::sharded::CausalTokens::reach_of(decay, N / p / 4) < 0;
             }
-            const Starts starts = gpu::sharded::waiting_starts(N, p, 64, heads, kept);
+            const Starts starts = c.exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
+                                                               : gpu::sharded::scanned_starts(N, p, 64);
             const Index first = starts[r], tokens = starts[r + 1] - first;
             const Strides s = contiguous(heads, N, width);
             const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };
@@ -241,7 +247,7 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                 part = std::make_unique<gpu::sharded::GatedTokens>(a, "chunkwise", comm.stream());
             }
             rows.measure(comm, i, 15, [&] {
-                gpu::sharded::forward(comm, starts, *part, gpu::sharded::Exchange::ring, nullptr, last.as<float>());
+                gpu::sharded::forward(comm, starts, *part, c.exchange, nullptr, last.as<float>());
                 return comm.settle();
             });
             rows.outputs(comm, i, looked_at(in.o, heads, N, first, first + tokens));

@@ -19,6 +19,13 @@
 
 namespace causeway::gpu {
 
+namespace {
+
+constexpr CausalSteps lightning_steps{lightning_in_steps, lightning_steps_workspace, lightning_states,
+                                      lightning_outputs, la::chunk};
+
+}  // namespace
+
 const std::vector<CausalMethod>& causal_methods() {
     static const std::vector<CausalMethod> list{
         {"vanilla", false, 0, false, vanilla_workspace, vanilla},
@@ -26,7 +33,8 @@ const std::vector<CausalMethod>& causal_methods() {
         {"causal-dot-product", true, 0, false, causal_dot_product_workspace, causal_dot_product},
         {"block-based", true, own_block, true, block_based_workspace, block_based},
         {"recursion", false, own_block, true, recursion_workspace, recursion},
-        {"lightning-attention-2", true, la::chunk, false, lightning_workspace, lightning_attention_2, 2e-5, 256, true},
+        {"lightning-attention-2", true, la::chunk, false, lightning_workspace, lightning_attention_2, 2e-5, 256, true,
+         &lightning_steps},
         {"fleet", true, tile::tokens, false, fleet_workspace, fleet},
         {"fleet-untiled", true, 0, false, fleet_thrust_workspace, fleet_thrust},
         {"inner-product", false, 0, false, inner_product_workspace, inner_product},

@@ -14,6 +14,15 @@
 
 namespace causeway::gpu {
 
+// A method in two steps (lightning.hpp): what does not depend on the state before the first token, then the outputs.
+struct CausalSteps {
+    bool (*possible)(const CausalArgs&);
+    std::size_t (*workspace)(const CausalArgs&, bool with_after);
+    void (*states)(const CausalArgs&, float* after, cudaStream_t);
+    void (*outputs)(const CausalArgs&, bool with_after, cudaStream_t);
+    std::int64_t tokens;  // `after` is there for multiples of so many
+};
+
 struct CausalMethod {
     std::string name;    // "lightning-attention-2"
     bool state;          // takes and leaves CausalArgs::state
@@ -28,6 +37,8 @@ struct CausalMethod {
     double f32_error = 6e-6;
     std::int64_t max_heads = std::numeric_limits<std::int64_t>::max();
     bool own_bench = false;
+
+    const CausalSteps* steps = nullptr;  // null: it has none
 };
 
 const std::vector<CausalMethod>& causal_methods();  // all of them

@@ -9,10 +9,15 @@ namespace causeway::gpu::sharded {
 namespace {
 
 // States that a rank which waits computes at a time: without the delta rule kernels are bound by memory and a few heads
-// occupy a GPU; with it every head is a walk, and as many as can be go side by side.
+// occupy a GPU; with it every head is a walk, and as many as can be go side by side. By maps, which come before the
+// outputs, less is waited for, and in a short sequence it costs less than to start more kernels.
 Index together(Index states, bool delta) {
     constexpr Index blocks = 4;
     return std::max<Index>(1, delta ? states : (states + blocks - 1) / blocks);
+}
+Index together_by_maps(Index states, Index tokens) {
+    constexpr Index in_two = Index{1} << 20;
+    return states * tokens < in_two ? states : (states + 1) / 2;
 }
 
 }  // namespace
@@ -35,16 +40,30 @@ Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t sta
     return starts;
 }
 
-Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts) {
+Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
+    // k and v once for the map, then q, k, v and o; the last rank reads k and v of about half its tokens before.
+    constexpr double of_others = 1.0 / 6, of_last = 1.0 / 5;
+    const double all = (p - 1) * of_others + of_last;
+    Starts starts;
+    for (int r = 0; r < p; ++r)
+        starts.push_back(std::min<std::int64_t>(
+            N, std::llround(static_cast<double>(N) * r * of_others / all / static_cast<double>(unit)) * unit));
+    starts.push_back(N);
+    return starts;
+}
+
+Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts, Exchange exchange) {
     Route z = causeway::sharded::route_of({{0, 0, starts.back()}}, tokens.states(), starts, comm.rank());
     z.elements = tokens.elements(), z.rows = tokens.rows(), z.carry = tokens.carry();
-    z.together = static_cast<int>(together(tokens.states(), z.slots == 0 || z.carry > z.rows));
+    z.together = static_cast<int>(exchange == Exchange::all_scan && z.carry <= z.rows && z.slots > 0
+                                      ? together_by_maps(tokens.states(), tokens.length())
+                                      : together(tokens.states(), z.slots == 0 || z.carry > z.rows));
     return z;
 }
 
 void forward(Communicator& comm, const Starts& starts, Tokens& tokens, Exchange exchange, const float* first_states,
              float* last_states) {
-    const Route z = route_of(comm, tokens, starts);
+    const Route z = route_of(comm, tokens, starts, exchange);
     TokenPart<causeway::sharded::Part<float>> part(tokens, first_states, last_states);
     causeway::sharded::forward(comm, z, part, exchange);
 }

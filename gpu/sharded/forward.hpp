@@ -15,8 +15,11 @@ using causeway::sharded::Starts;
 // by no rank, without the delta rule: a rank begins with the others, and then waits for the first block of these.
 Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t states, std::int64_t kept);
 
+// The same where the states go on by a scan of maps, made of k and v by the first of a method's two steps.
+Starts scanned_starts(std::int64_t N, int p, std::int64_t unit);
+
 // The way of the states of `tokens`, which are those that starts gives the rank.
-Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts);
+Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts, Exchange exchange);
 
 // Outputs of the rank's tokens, and its share of the states: first_states [batch, heads, d_k, d_v] are read by the rank
 // that has the first token, null: zeros; last_states, null: not wanted, are written by the one that has the last. All

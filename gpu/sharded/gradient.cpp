@@ -64,7 +64,7 @@ void GatedGradTokens::back(Span states, const float* S, float* dS) {
 
 void backward(Communicator& comm, const Starts& starts, GatedGradTokens& tokens, const float* first_states,
               const float* last_gradients, float* first_gradients) {
-    const Route z = route_of(comm, tokens, starts);
+    const Route z = route_of(comm, tokens, starts, Exchange::ring);
     TokenGradPart part(tokens, first_states, last_gradients, first_gradients);
     causeway::sharded::backward(comm, z, part);
 }

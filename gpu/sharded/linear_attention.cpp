@@ -66,10 +66,12 @@ private:
 
 constexpr const char* several = "a call on several GPUs";
 
-// Parts of equal lengths, or such that ranks finish together that wait for the states of others in a ring.
+// Parts of equal lengths, or such that ranks finish together that wait for the states of others.
 Starts causal_starts(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p,
-                     const std::string& exchange, const Sharding& sharding) {
-    if (exchange != "ring" || !sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
+                     const std::string& exchange, bool in_steps, const Sharding& sharding) {
+    if (!sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
+    if (exchange == "all-scan" && in_steps) return sharded::scanned_starts(n.N, p, unit);
+    if (exchange != "ring") return causeway::sharded::starts_of(sharding, n.N, p, unit);
     Index kept = 0;
     for (Index h = 0; h < n.heads; ++h)
         kept +=
@@ -172,13 +174,15 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         causeway::exact::check_states(n, forms);
     }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    const std::string exchange = exchange_of(sharding);
-    const Starts starts = causal_starts(n, gamma, p, exchange, sharding);
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
     const States states(o.state, state_shape, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
+    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring.
+    const bool in_steps = method.steps && method.steps->possible(all);
+    const std::string exchange = sharding.exchange == "auto" && in_steps ? "all-scan" : exchange_of(sharding);
+    const Starts starts = causal_starts(n, gamma, p, exchange, in_steps, sharding);
     const Index rows = n.batch * n.heads;
     const auto program = [&](QueuedCommunicator& comm) {
         const auto r = static_cast<std::size_t>(comm.rank());

@@ -47,6 +47,7 @@ public:
     void runs(Stops stops, float* S) override { tokens_.outputs(states(stops), all(), S); }
     void advances(Stops stops, float* S) const override { tokens_.advance(states(stops), all(), S); }
     void maps(Stops stops, float* A) const override { tokens_.map(states(stops), A); }
+    void prepares(Stops stops) override { tokens_.prepare(states(stops)); }
     void clear(float* x, Index n) const override { queue_zeros(x, n, tokens_.stream()); }
     void copy(const float* from, Index n, float* to) const override { queue_copy(from, n, to, tokens_.stream()); }
     void applies(const Route& z, Index n, const float* A, const float* B, const float* S, float* out) const override {

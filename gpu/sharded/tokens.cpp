@@ -140,7 +140,7 @@ CausalTokens::CausalTokens(const CausalArgs& args, const CausalMethod& method, c
         powers_.push_back(static_cast<float>(std::pow(args.decay_of(h), static_cast<double>(args.N))));
 }
 
-void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
+CausalArgs CausalTokens::cut(const Block& block, Span tokens) const {
     CausalArgs a = args_;
     a.B = block.batches, a.H = block.heads, a.N = tokens.n;
     a.q = moved(a.q, a.type, a.q_stride, block.batch, block.head, tokens.first);
@@ -148,7 +148,54 @@ void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
     a.v = moved(a.v, a.type, a.v_stride, block.batch, block.head, tokens.first);
     a.o = moved(a.o, a.type, a.o_stride, block.batch, block.head, tokens.first);
     if (a.gamma) a.gamma += block.head;
+    return a;
+}
+
+bool CausalTokens::in_steps() const { return method_.steps && method_.steps->possible(args_); }
+
+void CausalTokens::prepare(const Block& block, float* after) {
+    CausalArgs a = cut(block, {0, N_});
+    Buffer workspace(method_.steps->workspace(a, after != nullptr), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    method_.steps->states(a, after, stream_);
+    prepared_.push_back({block.batch * heads_ + block.head, block.count(), after != nullptr, std::move(workspace)});
+}
+
+std::optional<CausalTokens::Prepared> CausalTokens::taken(const Block& block) {
+    std::optional<Prepared> found;
+    for (auto it = prepared_.begin(); it != prepared_.end() && !found; ++it) {
+        if (it->state != block.batch * heads_ + block.head || it->count != block.count()) continue;
+        found.emplace(std::move(*it));
+        prepared_.erase(it);
+        break;
+    }
+    return found;
+}
+
+void CausalTokens::prepare(Span states) {
+    if (!in_steps()) return;
+    each_block(states, [&](const Block& block, int64_t) { prepare(block, nullptr); });
+}
+
+void CausalTokens::advance(Span states, Span tokens, float* S) {
+    if (!in_steps() || tokens.n != N_ || N_ % method_.steps->tokens != 0) return Tokens::advance(states, tokens, S);
+    const Buffer after(static_cast<std::size_t>(states.n * elements()) * sizeof(float), stream_),
+        A(static_cast<std::size_t>(states.n * carry()) * sizeof(float), stream_);
+    each_block(states,
+               [&](const Block& block, int64_t before) { prepare(block, after.as<float>() + before * elements()); });
+    map(states, A.as<float>());
+    apply_maps(states.n, args_.r, args_.d, carry(), A.as<float>(), after.as<float>(), S, S, stream_);
+}
+
+void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
+    CausalArgs a = cut(block, tokens);
     a.state = S;
+    if (tokens.n == N_ && !hidden && S) {
+        if (const std::optional<Prepared> first = taken(block)) {
+            a.workspace = {first->workspace.data(), first->workspace.bytes()};
+            return method_.steps->outputs(a, first->with_after, stream_);
+        }
+    }
     Buffer o;
     if (hidden) {
         o = Buffer(static_cast<std::size_t>(a.B * a.H * a.N * a.d * bytes_of(a.type)), stream_);

@@ -4,10 +4,12 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <type_traits>
 #include <vector>
 
+#include "gpu/base/buffer.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/gated/problem.hpp"
 
@@ -38,7 +40,10 @@ public:
     // The outputs of some tokens; S: in and out, null: zeros, dropped.
     void outputs(Span states, Span tokens, float* S);
     // S alone.
-    void advance(Span states, Span tokens, float* S);
+    virtual void advance(Span states, Span tokens, float* S);
+    // Of all tokens, what of their outputs does not hang on the state before them: outputs() of the same states and all
+    // tokens does not do it again. Does nothing where there is no such thing.
+    virtual void prepare(Span /*states*/) {}
     virtual void map(Span states, float* A) = 0;
     // S <- A S, what the first n tokens leave of it, or numbers that are not smaller.
     virtual void leave(Span states, std::int64_t n, float* S) = 0;
@@ -119,14 +124,29 @@ public:
     void map(Span states, float* A) override;
     void leave(Span states, std::int64_t n, float* S) override;
     std::vector<std::int64_t> reach(std::int64_t most) override;
+    // In the two steps of a method that has them, the first is made once for both: what is prepared stays so.
+    bool in_steps() const;
+    void advance(Span states, Span tokens, float* S) override;
+    void prepare(Span states) override;
 
 protected:
     void run(const Block&, Span tokens, float* S, bool hidden) override;
 
 private:
+    struct Prepared {
+        std::int64_t state, count;  // of a block
+        bool with_after;
+        Buffer workspace;
+    };
+    CausalArgs cut(const Block&, Span tokens) const;
+    // The first step of all tokens of a block; after: [count, rows, columns], or null.
+    void prepare(const Block&, float* after);
+    std::optional<Prepared> taken(const Block&);  // what is prepared of the block, for its outputs
+
     CausalArgs args_;
     const CausalMethod& method_;
     std::vector<float> powers_;  // γ^N of every head
+    std::vector<Prepared> prepared_;
 };
 
 }  // namespace causeway::gpu::sharded

@@ -52,7 +52,16 @@ std::size_t workspace_of(const Call& call, const Plan& p) {
     const CausalArgs& a = call.any();
     const std::size_t state =
         static_cast<std::size_t>(padded(a.r)) * static_cast<std::size_t>(padded(a.d)) * sizeof(float);
-    return state * (static_cast<std::size_t>(p.states()) + static_cast<std::size_t>(a.state ? a.B * a.H : 0));
+    const int of_each = call.end_parts + (a.state || call.in_steps ? 1 : 0);  // of a batch-head, besides the splits'
+    return state * static_cast<std::size_t>(p.states() + of_each * a.B * a.H);
+}
+
+// Throws Error where the workspace is too small.
+const Plan& plan_within(const Call& call) {
+    const Plan& p = plan(call);
+    const std::size_t need = workspace_of(call, p);
+    if (need > call.workspace.bytes) fail("workspace: ", call.workspace.bytes, " bytes, expected ", need);
+    return p;
 }
 
 }  // namespace
@@ -81,11 +90,19 @@ void run(const Call& call, cudaStream_t stream) {
             }
             return;
         }
-        const Plan& p = plan(group);
-        const std::size_t need = workspace_of(group, p);
-        if (need > group.workspace.bytes) fail("workspace: ", group.workspace.bytes, " bytes, expected ", need);
-        run_hopper(group, p, stream);
+        run_hopper(group, plan_within(group), stream);
     });
 }
+
+bool steps_reach(const Call& call) {
+    const CausalArgs& a = call.any();
+    return !empty(a) && a.type != Type::Float32 && a.H <= max_heads && tensor_cores_reach(call);
+}
+
+void run_states(const Call& call, float* after, cudaStream_t stream) {
+    run_hopper_states(call, plan_within(call), after, stream);
+}
+
+void run_outputs(const Call& call, cudaStream_t stream) { run_hopper_outputs(call, plan_within(call), stream); }
 
 }  // namespace causeway::gpu::la

@@ -21,6 +21,8 @@ struct Call {
     unsigned reversed = 0;         // bit i: problem i runs over later tokens; it has no state
     std::int64_t state_batch = 0;  // elements from one batch of the states to the next
     Workspace workspace;
+    bool in_steps = false;  // states first, outputs from a state that is not known before
+    int end_parts = 0;      // then: states stored for the end of each batch-head; 0: none
 
     const CausalArgs& any() const { return problem[0]; }
 };
@@ -30,11 +32,19 @@ struct Call {
 std::size_t workspace(const Call& call);
 void run(const Call& call, cudaStream_t stream);
 
+// The two steps of one problem forward in time. states: to `after` [B, H, r, d], unless null, those after the last
+// token from zeros before the first; N is then a multiple of `chunk`. outputs: from a.state, of which a call has one.
+bool steps_reach(const Call& call);
+void run_states(const Call& call, float* after, cudaStream_t stream);
+void run_outputs(const Call& call, cudaStream_t stream);
+
 // Throws Error, naming the function, for sizes or decays that no kernel has.
 void check_args(const char* function, const CausalArgs& a);
 
 // On tensor cores, as planned; Hopper only.
 void run_hopper(const Call& call, const Plan& p, cudaStream_t stream);
+void run_hopper_states(const Call& call, const Plan& p, float* after, cudaStream_t stream);  // 16-bit elements
+void run_hopper_outputs(const Call& call, const Plan& p, cudaStream_t stream);
 
 // On FMA units, any device and stride; r and d at most 256 (max_width of check.hpp).
 void run_portable(const CausalArgs& a, bool reversed, std::int64_t state_batch, cudaStream_t stream);

@@ -25,11 +25,12 @@ W work_of(const Call& call, const Plan& p) {
     work.splits = static_cast<uint32_t>(p.splits);
     work.parts = static_cast<uint32_t>(p.parts);
     work.scanned = p.scan;
+    work.end_parts = static_cast<uint32_t>(call.end_parts);
     work.states = static_cast<float*>(call.workspace.data);
     if (a.state) {
         work.initial = a.state;
         work.initial_batch = call.state_batch;
-        work.last = work.states + static_cast<int64_t>(p.states()) * padded(a.r) * padded(a.d);
+        work.last = work.states + (p.states() + call.end_parts * a.B * a.H) * padded(a.r) * padded(a.d);
     }
     work.r = a.r, work.d = a.d;
     // Problems that share tensors read them at about the same time.
@@ -62,66 +63,116 @@ Maps<bidirectional> maps_of(const Call& call, int cluster) {
     return maps;
 }
 
+// The kernels of a call, each queued by its function.
 template <class E, int R, int D, bool bidirectional>
-void run(const Call& call, const Plan& p, cudaStream_t stream) {
-    constexpr int cluster = std::is_same_v<E, float> ? 1 : D / 64;
-    const CausalArgs& a = call.any();
-    const Maps<bidirectional> maps = maps_of<bidirectional>(call, cluster);
-    using W = std::conditional_t<std::is_same_v<E, float>, Bf16x3Work, Work>;
-    const W work = work_of<W>(call, p);
-    const auto blocks = static_cast<unsigned>(cluster * p.splits);
-    const auto scan = [&] {
-        const dim3 grid(R * D / 256, static_cast<unsigned>(call.count) * work.batch_heads);
-        if (p.scan) launch(la_scan<R * D, W>, "launching la_scan", grid, 256, 0, 1, true, stream, work);
-    };
-    const bool after = p.states() > 0;
-    if constexpr (std::is_same_v<E, float>) {
-        using Shared = Bf16x3Shared<R, D, false>;
-        constexpr unsigned threads = Bf16x3Block<R, D, false, bidirectional>::threads;
-        if (after) {
+class Kernels {
+    static constexpr bool bf16x3 = std::is_same_v<E, float>;
+    static constexpr int cluster = bf16x3 ? 1 : D / 64;
+    using W = std::conditional_t<bf16x3, Bf16x3Work, Work>;
+
+public:
+    Kernels(const Call& call, const Plan& p, cudaStream_t stream)
+        : call_(call), p_(p), work_(work_of<W>(call, p)), stream_(stream) {}
+
+    // States inside the splits, and those for the ends of batch-heads.
+    void states() const {
+        if constexpr (bf16x3)
             launch(la_bf16x3<R, D, true, bidirectional>, "launching la_bf16x3 for states",
-                   static_cast<unsigned>(p.tasks), threads, shared_bytes<Bf16x3Shared<R, D, true>>(), 1, false, stream,
-                   maps, work);
-            scan();
-        }
-        launch(la_bf16x3<R, D, false, bidirectional>, "launching la_bf16x3", blocks, threads, shared_bytes<Shared>(), 1,
-               after, stream, maps, work);
-    } else {
-        if (after) {
-            launch(la_state<E, R, D, bidirectional>, "launching la_state", p.splits * p.parts, 128 * (1 + D / 64),
-                   shared_bytes<StateShared<R, D>>(), 1, false, stream,
-                   cluster > 1 ? maps_of<bidirectional>(call, 1) : maps, work);
-            scan();
-        }
-        launch(la_output<E, R, cluster, bidirectional>, "launching la_output", blocks, 384,
-               shared_bytes<OutputShared<R>>(), cluster, after, stream, maps, work);
+                   static_cast<unsigned>(p_.tasks), Bf16x3Block<R, D, false, bidirectional>::threads,
+                   shared_bytes<Bf16x3Shared<R, D, true>>(), 1, false, stream_, maps_of<bidirectional>(call_, 1),
+                   work_);
+        else
+            launch(la_state<E, R, D, bidirectional>, "launching la_state",
+                   static_cast<unsigned>(p_.splits * p_.parts) + work_.end_parts * work_.batch_heads,
+                   128 * (1 + D / 64), shared_bytes<StateShared<R, D>>(), 1, false, stream_,
+                   maps_of<bidirectional>(call_, 1), work_);
+        if (p_.scan) launch(la_scan<R * D, W>, "launching la_scan", elements(), 256, 0, 1, true, stream_, work_);
     }
-    if (!bidirectional && a.state) {
-        const dim3 grid(work.batch_heads, static_cast<unsigned>((a.r + 15) / 16));
-        launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream, work, static_cast<const E*>(a.k),
+    void ends(float* after) const {
+        launch(la_ends<R, D>, "launching la_ends", elements(), 256, 0, 1, false, stream_, work_, after);
+    }
+    // beside_states: begins while states() still runs.
+    void outputs(bool beside_states) const {
+        const auto blocks = static_cast<unsigned>(cluster * p_.splits);
+        if constexpr (bf16x3)
+            launch(la_bf16x3<R, D, false, bidirectional>, "launching la_bf16x3", blocks,
+                   Bf16x3Block<R, D, false, bidirectional>::threads, shared_bytes<Bf16x3Shared<R, D, false>>(), 1,
+                   beside_states, stream_, maps_of<bidirectional>(call_, 1), work_);
+        else
+            launch(la_output<E, R, cluster, bidirectional>, "launching la_output", blocks, 384,
+                   shared_bytes<OutputShared<R>>(), cluster, beside_states, stream_,
+                   maps_of<bidirectional>(call_, cluster), work_);
+    }
+    void finish() const {
+        const CausalArgs& a = call_.any();
+        const dim3 grid(work_.batch_heads, static_cast<unsigned>((a.r + 15) / 16));
+        launch(la_finish<E>, "launching la_finish", grid, 256, 0, 1, false, stream_, work_, static_cast<const E*>(a.k),
                static_cast<const E*>(a.v), a.k_stride, a.v_stride, a.N, D / 64, R, a.state);
     }
+
+private:
+    dim3 elements() const { return dim3(R * D / 256, static_cast<unsigned>(call_.count) * work_.batch_heads); }
+
+    const Call& call_;
+    const Plan& p_;
+    W work_;
+    cudaStream_t stream_;
+};
+
+template <class E, int R, int D, bool bidirectional>
+void run(const Call& call, const Plan& p, cudaStream_t stream) {
+    const Kernels<E, R, D, bidirectional> kernels(call, p, stream);
+    const bool states = p.states() > 0;
+    if (states) kernels.states();
+    kernels.outputs(states);
+    if (!bidirectional && call.any().state) kernels.finish();
 }
 
-template <class E, int R, int D>
-void run(const Call& call, const Plan& p, cudaStream_t stream) {
-    if (call.count == 1 && call.reversed == 0) run<E, R, D, false>(call, p, stream);
-    else run<E, R, D, true>(call, p, stream);
-}
-
-template <class E>
-void run(const Call& call, const Plan& p, cudaStream_t stream) {
+// f(a constant of r, one of d), as the kernels know them.
+template <class F>
+void with_widths(const Call& call, const F& f) {
+    constexpr std::integral_constant<int, 64> narrow;
+    constexpr std::integral_constant<int, 128> wide;
     const bool wide_r = call.any().r > 64, wide_d = call.any().d > 64;
-    if (!wide_r && !wide_d) return run<E, 64, 64>(call, p, stream);
-    if (!wide_r) return run<E, 64, 128>(call, p, stream);
-    if (!wide_d) return run<E, 128, 64>(call, p, stream);
-    return run<E, 128, 128>(call, p, stream);
+    if (!wide_r && !wide_d) return f(narrow, narrow);
+    if (!wide_r) return f(narrow, wide);
+    if (!wide_d) return f(wide, narrow);
+    return f(wide, wide);
+}
+
+// f(Kernels), of the call's 16-bit elements, one problem forward in time.
+template <class F>
+void with_kernels(const Call& call, const Plan& p, cudaStream_t stream, const F& f) {
+    with_widths(call, [&](auto r, auto d) {
+        if (call.any().type == Type::BFloat16) f(Kernels<__nv_bfloat16, r(), d(), false>(call, p, stream));
+        else f(Kernels<__half, r(), d(), false>(call, p, stream));
+    });
 }
 
 }  // namespace
 
 void run_hopper(const Call& call, const Plan& p, cudaStream_t stream) {
-    visit(call.any().type, [&](auto zero) { run<decltype(zero)>(call, p, stream); });
+    visit(call.any().type, [&](auto zero) {
+        with_widths(call, [&](auto r, auto d) {
+            using E = decltype(zero);
+            if (call.count == 1 && call.reversed == 0) run<E, r(), d(), false>(call, p, stream);
+            else run<E, r(), d(), true>(call, p, stream);
+        });
+    });
+}
+
+void run_hopper_states(const Call& call, const Plan& p, float* after, cudaStream_t stream) {
+    with_kernels(call, p, stream, [&](const auto& kernels) {
+        if (p.states() > 0 || call.end_parts > 0) kernels.states();
+        if (after) kernels.ends(after);
+    });
+}
+
+void run_hopper_outputs(const Call& call, const Plan& p, cudaStream_t stream) {
+    with_kernels(call, p, stream, [&](const auto& kernels) {
+        kernels.outputs(false);
+        if (call.any().state) kernels.finish();
+    });
 }
 
 }  // namespace causeway::gpu::la

@@ -1,5 +1,5 @@
 // The kernels around the outputs: la_state stores states inside the splits, la_scan sums them along each batch-head,
-// and la_finish makes the states after the last token.
+// la_finish makes the states after the last token, and la_ends those states before there are outputs.
 #pragma once
 
 #include "gpu/exact/lightning/layout.cuh"
@@ -30,8 +30,8 @@ __device__ __forceinline__ void load_states_role(const StagePipeline<StateShared
     }
 }
 
-// One block to a part of a split: the state that its chunks add up to. Warpgroup 0 loads, each of the others owns 64
-// columns of v.
+// One block to a part of a split, and then of the end of each batch-head: the state that its chunks add up to.
+// Warpgroup 0 loads, each of the others owns 64 columns of v.
 template <class E, int R, int D, bool bidirectional>
 __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_constant__ Maps<bidirectional> maps,
                                                                   const __grid_constant__ Work work) {
@@ -48,14 +48,22 @@ __global__ __launch_bounds__(128 * (1 + D / 64), 1) void la_state(const __grid_c
     __syncthreads();
     ptx::griddepcontrol_launch_dependents();
 
-    // Only a split that goes on in the next block stores states.
-    const uint32_t split = blockIdx.x / work.parts, part = blockIdx.x % work.parts, end = work.bound[split + 1];
-    if (end % work.chunks == 0) return;
-    const uint32_t begin = max(work.bound[split], end / work.chunks * work.chunks);
-    Piece p = piece_at<bidirectional>(work, begin, end);
-    if (p.head.reach != from_memory) return;
-    const uint32_t first = part_start(p.first, p.last, part, work.parts);
-    p.last = part_start(p.first, p.last, part + 1, work.parts), p.first = first;
+    const uint32_t of_splits = work.splits * work.parts;
+    const bool of_end = blockIdx.x >= of_splits;
+    const uint32_t index = of_end ? blockIdx.x - of_splits : blockIdx.x, parts = of_end ? work.end_parts : work.parts,
+                   part = index % parts;
+    Piece p;
+    if (of_end) {
+        p = end_piece<bidirectional>(work, index / parts);
+    } else {
+        // Only a split that goes on in the next block stores states.
+        const uint32_t split = index / parts, end = work.bound[split + 1];
+        if (end % work.chunks == 0) return;
+        p = piece_at<bidirectional>(work, max(work.bound[split], end / work.chunks * work.chunks), end);
+        if (p.head.reach != from_memory) return;
+    }
+    const uint32_t first = part_start(p.first, p.last, part, parts);
+    p.last = part_start(p.first, p.last, part + 1, parts), p.first = first;
 
     if (group == 0) {
         if (threadIdx.x == 0) load_states_role<R, D>(stages, maps, work, p);
@@ -92,6 +100,36 @@ __global__ __launch_bounds__(256) void la_scan(const __grid_constant__ W work) {
         });
         x[last] = s;
     }
+}
+
+// The states after the last chunk, [batch][head][r][d], from those stored, zeros being before the first. One thread per
+// element of one batch-head's state.
+template <int R, int D>
+__global__ __launch_bounds__(256) void la_ends(const __grid_constant__ Work work, float* after) {
+    const uint32_t bh = blockIdx.y, at = blockIdx.x * 256 + threadIdx.x;
+    const Piece p = end_piece<false>(work, bh);
+    const float* const x = work.states + at;
+    float s = 0.0f;
+    const auto add = [&](uint32_t index, uint32_t n) {
+        s = s * power(p.head.log2_gamma, static_cast<int>(n) * chunk) + x[size_t{index} * (R * D)];
+    };
+    if (p.head.reach == from_memory && p.first > 0) {
+        const uint32_t from = bh * work.chunks, to = from + p.first;  // where the last split begins
+        for (uint32_t b = 0; b < work.splits; ++b) {
+            const uint32_t end = work.bound[b + 1];
+            if (end <= from || end > to) continue;
+            if (work.scanned) s = 0.0f;  // the last one is the sum of all before
+            each_stored(work, b, max(work.bound[b], from), end, work.scanned, add);
+        }
+    }
+    for (uint32_t i = 0; i < work.end_parts; ++i)
+        add(work.splits * work.parts + bh * work.end_parts + i,
+            part_start(p.first, p.last, i + 1, work.end_parts) - part_start(p.first, p.last, i, work.end_parts));
+    // Where the element is of, the other way round than stored_at().
+    const uint32_t in_block = at % (R * 64), four = in_block / 4, row = four / 128 * 8 + four % 4 * 2 + in_block % 2,
+                   column = at / (R * 64) * 64 + four / 32 % 4 * 16 + in_block / 2 % 2 * 8 + four / 4 % 8;
+    if (static_cast<int>(row) < work.r && static_cast<int>(column) < work.d)
+        after[(int64_t{bh} * work.r + row) * work.d + column] = s;
 }
 
 // The states after the last token, [batch][head][r][d], from those before the last chunk of n tokens, in Float32. One

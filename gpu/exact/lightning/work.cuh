@@ -20,10 +20,13 @@ struct Work {
     uint32_t batch_heads;  // of each problem
     uint32_t reversed;     // bit i: problem i runs over later tokens
     uint32_t splits;
-    uint32_t parts;    // states that each split stores: one for each of so many equal shares of it, in order
-    uint32_t scanned;  // whether la_scan has made them the states at the ends of splits
-    float* states;     // [split][part][r·d] (Bf16x3Work: below), in the order of the accumulators
-    float* last;       // [bh][r·d], in that order too: the states before the last chunks, for la_finish; null: none
+    uint32_t parts;      // states that each split stores: one for each of so many equal shares of it, in order
+    uint32_t scanned;    // whether la_scan has made them the states at the ends of splits
+    uint32_t end_parts;  // states stored for the end of each batch-head too: of the chunks behind its last split, or of
+                         // those that the decay does not forget
+    float*
+        states;  // [split][part][r·d] (Bf16x3Work: below), then [bh][end_part][r·d]; in the order of the accumulators
+    float* last;  // [bh][r·d], in that order too: the states before the last chunks, for la_finish; null: none
     const float* initial;                   // state before the first token, [batch][head][r][d]; null: zeros
     int64_t initial_batch;                  // elements from one batch to the next
     int32_t r, d;                           // of `initial`
@@ -99,6 +102,20 @@ __device__ __forceinline__ void each_piece(const Work& work, uint32_t pos, uint3
         f(p, replayed(p));
         pos += p.last - p.first;
     }
+}
+
+// The chunks of a batch-head, counted through all problems, of which states are stored for its end.
+template <bool bidirectional>
+__device__ __forceinline__ Piece end_piece(const Work& w, uint32_t bh) {
+    const uint32_t from = bh * w.chunks, to = from + w.chunks;
+    Piece p = piece_at<bidirectional>(w, from, to);
+    if (p.head.reach != from_memory) {
+        p.first = w.chunks - min(w.chunks, static_cast<uint32_t>(p.head.reach));
+    } else {
+        for (uint32_t b = 1; b < w.splits && w.bound[b] < to; ++b)
+            if (w.bound[b] > from) p.first = w.bound[b] - from;
+    }
+    return p;
 }
 
 // First chunk of part i of [first, last).

@@ -116,6 +116,63 @@ TEST_CASE("gpu: ranks that share a GPU: empty parts, boundaries anywhere, long s
     }
 }
 
+namespace {
+
+// Causal linear attention of ranks that share one GPU, by a method and an exchange.
+void check_causal_on_one_gpu(DType type, const char* method, const char* exchange, const std::vector<double>& decay,
+                             const Starts& starts) {
+    CAPTURE(name(type), method, exchange, decay, starts);
+    const GatedCase c{.update = "linear", .batch = 2, .heads = 4, .N = starts.back(), .dk = 64, .dv = 128, .seed = 5};
+    const GatedInputs in = rounded_to(gated_inputs(c), type);
+    CausalOptions exact;
+    exact.method = "row-based", exact.return_state = true, exact.state = in.options.state, exact.decay = decay;
+    const CausalResult want = causal_linear_attention(in.q, in.k, in.v, exact);
+    const gpu::Tensor q(in.q.to(type)), k(in.k.to(type)), v(in.v.to(type)), before(in.options.state->to(DType::f32)),
+        O(Tensor::full(type, in.v.shape(), std::nan(""))),
+        last(Tensor::full(DType::f32, want.state.shape(), std::nan("")));
+    settle();
+    distributed::run_threads(static_cast<int>(starts.size()) - 1, [&](Communicator& thread) {
+        gpu::check(cudaSetDevice(0), "choosing the device");
+        const gpu::Stream stream;
+        SharedGpu comm(thread, stream);
+        const auto r = static_cast<std::size_t>(comm.rank());
+        const auto at = [&](const gpu::Tensor& x, Index width) {
+            return static_cast<char*>(x.data()) + static_cast<std::size_t>(starts[r] * width) * size_of(type);
+        };
+        gpu::CausalArgs a;
+        a.type = q.type(), a.B = c.batch, a.H = c.heads, a.N = starts[r + 1] - starts[r];
+        a.r = static_cast<int>(c.dk), a.d = static_cast<int>(c.dv);
+        a.q = at(q, c.dk), a.k = at(k, c.dk), a.v = at(v, c.dv), a.o = at(O, c.dv);
+        a.q_stride = a.k_stride = gpu::contiguous(c.heads, c.N, c.dk);
+        a.v_stride = a.o_stride = gpu::contiguous(c.heads, c.N, c.dv);
+        a.gamma = decay.empty() ? nullptr : decay.data();
+        {
+            gpu::sharded::CausalTokens part(a, gpu::causal_method(method), stream);
+            gpu::sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange,
+                                  before.as<float>(), last.as<float>());
+        }
+        stream.wait();
+    });
+    const double bound = type == DType::f32 ? 3e-5 : bound_of(type);
+    CHECK(relative_error(O.cpu().to(DType::f64), want.O) <= bound);
+    CHECK(relative_error(last.cpu().to(DType::f64), want.state) <= bound);
+}
+
+}  // namespace
+
+// Parts whose states are made before their outputs, in the steps of a method that has them, and parts where they
+// cannot.
+TEST_CASE("gpu: ranks that share a GPU hand states of causal linear attention on", "[gpu][sharded][steps]") {
+    if (!on_gpu()) return;
+    for (const DType type : {DType::f32, DType::bf16})
+        for (const char* method : {"lightning-attention-2", "fleet"})
+            for (const char* exchange : exchanges)
+                for (const std::vector<double>& decay : {std::vector<double>{}, {0.9, 0.97, 0.9999, 1}})
+                    for (const Starts& starts :
+                         {Starts{0, 3000}, {0, 1344, 3000}, {0, 1000, 3000}, {0, 64, 64, 1024, 3000}})
+                        check_causal_on_one_gpu(type, method, exchange, decay, starts);
+}
+
 // Heads that forget, heads that do not and heads that one rank alone forgets: no two of the orders in which states
 // arrive and go on are the same.
 TEST_CASE("gpu: heads that forget are not waited for", "[gpu][sharded]") {

@@ -31,6 +31,32 @@ struct Problem {
 
     // On poisoned outputs; `state`, if given, goes in and out.
     Tensor run(gpu::Tensor* state = nullptr) const {
+        return run([&](CausalArgs a, cudaStream_t stream) {
+            a.state = state ? state->as<float>() : nullptr;
+            const gpu::Buffer workspace = poisoned(gpu::lightning_workspace(a), stream);
+            a.workspace = {workspace.data(), workspace.bytes()};
+            gpu::lightning_attention_2(a, stream);
+        });
+    }
+    // The same in two steps; after: where the first puts the states after the last token from zeros, null: not wanted.
+    Tensor run_in_steps(gpu::Tensor& state, gpu::Tensor* after) const {
+        return run([&](CausalArgs a, cudaStream_t stream) {
+            REQUIRE(gpu::lightning_in_steps(a));
+            const gpu::Buffer workspace = poisoned(gpu::lightning_steps_workspace(a, after != nullptr), stream);
+            a.workspace = {workspace.data(), workspace.bytes()};
+            gpu::lightning_states(a, after ? after->as<float>() : nullptr, stream);
+            a.state = state.as<float>();
+            gpu::lightning_outputs(a, after != nullptr, stream);
+        });
+    }
+    static gpu::Buffer poisoned(std::size_t bytes, cudaStream_t stream) {
+        gpu::Buffer x(bytes);
+        if (bytes > 0) gpu::check(cudaMemsetAsync(x.data(), 0xFF, bytes, stream), "poisoning the workspace");
+        return x;
+    }
+    // What call(args, stream) writes.
+    template <class F>
+    Tensor run(const F& call) const {
         const gpu::Stream stream;
         const Laid Q(c, q), K(c, k), V(c, v), O(c, c.d);
         CausalArgs a;
@@ -39,14 +65,9 @@ struct Problem {
         a.d = static_cast<int>(c.d);
         a.q_stride = a.k_stride = strides_of(c, c.r), a.v_stride = a.o_stride = strides_of(c, c.d);
         a.gamma = c.gamma.empty() ? nullptr : c.gamma.data();
-        a.state = state ? state->as<float>() : nullptr;
         a.precision = c.precision, a.splits = c.splits;
-        const gpu::Buffer workspace(gpu::lightning_workspace(a));
-        if (workspace.bytes() > 0)
-            gpu::check(cudaMemsetAsync(workspace.data(), 0xFF, workspace.bytes(), stream), "poisoning the workspace");
-        a.workspace = {workspace.data(), workspace.bytes()};
         settle();
-        gpu::lightning_attention_2(a, stream);
+        call(a, stream);
         return O.read(stream);
     }
     // Tokens [from, to) alone.
@@ -176,6 +197,49 @@ TEST_CASE("lightning-attention-2 on the GPU: the state carries one call over to 
         Problem(none).run(&state);
         CHECK(relative_error(state.cpu(), before) == 0);
     }
+}
+
+namespace {
+
+void check_steps(const GpuCase& c, unsigned seed) {
+    INFO(c);
+    const Problem p(c, seed);
+    const GpuCase like{DType::f32, c.B, c.H, c.r, c.d, c.d};
+    const Tensor before = normal_inputs(like, c.d, 1, 1000 + seed).reshape({c.B, c.H, c.r, c.d});
+    const CausalResult expected = p.expected(&before);
+    for (const bool with_after : {false, true}) {
+        if (with_after && c.N % 64 != 0) continue;
+        CAPTURE(with_after);
+        gpu::Tensor state(before), after(Tensor::full(DType::f32, before.shape(), not_a_number));
+        const Tensor O = p.run_in_steps(state, with_after ? &after : nullptr);
+        CHECK(relative_error(O, expected.O, p.least()) <= allowed(c));
+        CHECK(relative_error(state.cpu(), expected.state) <= allowed(c));
+        if (with_after) CHECK(relative_error(after.cpu(), p.expected().state) <= allowed(c));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("lightning-attention-2 on the GPU in two steps, the state before the tokens coming last",
+          "[gpu][lightning][state][steps]") {
+    if (!on_gpu()) return;
+    unsigned seed = 100;
+    for (const DType type : {DType::bf16, DType::f16}) {
+        for (const Index N : {1, 63, 64, 65, 128, 640, 1000, 4096})
+            for (const std::vector<double>& gamma : {std::vector<double>{}, mixed})
+                check_steps({type, 2, 5, N, 64, 64, gamma}, ++seed);
+        for (const int splits : {0, 1, 2, 7, 12, 34}) {
+            check_steps({type, 1, 2, 2176, 128, 128, {0.99999, 0.9}, true, 0, splits}, ++seed);
+            check_steps({type, 1, 1, 2176, 128, 128, {}, false, 0, splits}, ++seed);
+        }
+        check_steps({type, 1, 40, 1024, 64, 128}, ++seed);
+        check_steps({type, 3, 100, 128, 128, 64}, ++seed);
+        check_steps({type, 1, 3, 640, 96, 80, {0.99, 1.0, 0.2}}, ++seed);
+    }
+    // Not for Float32, nor for strides that the copy engine does not reach.
+    CausalArgs none;
+    none.type = gpu::Type::Float32;
+    CHECK_FALSE(gpu::lightning_in_steps(none));
 }
 
 TEST_CASE("lightning-attention-2 on the GPU: more heads than a launch has decays for", "[gpu][lightning]") {
