@@ -66,17 +66,26 @@ CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const 
     return a;
 }
 
-namespace {
+NormalStates split_states(const Tensor& wide, cudaStream_t stream) {
+    const Tensor given = wide.to(DType::f32, stream);
+    Shape shape = given.shape();
+    const Index columns = shape[3]--, rows = shape[0] * shape[1] * shape[2];
+    NormalStates out{Tensor(DType::f32, shape, stream), Tensor(DType::f32, {shape[0], shape[1], shape[2]}, stream)};
+    copy_columns(out.sums.as<float>(), columns - 1, given.as<float>(), columns, columns - 1, rows, stream);
+    copy_columns(out.keys.as<float>(), 1, given.as<float>() + columns - 1, columns, 1, rows, stream);
+    return out;
+}
 
-// States with the column that normalised attention divides by: [.., r, d] and [.., r] as [.., r, d + 1].
-Tensor joined(const Tensor& sums, const Tensor& keys, Index wide, cudaStream_t stream) {
+Tensor joined_states(const Tensor& sums, const Tensor& keys, cudaStream_t stream) {
     Shape shape = sums.shape();
-    shape[3] = wide;
+    const Index wide = ++shape[3];
     Tensor out(DType::f32, shape, stream);
     copy_columns(out.as<float>(), wide, sums.as<float>(), wide - 1, wide - 1, keys.size(), stream);
     copy_columns(out.as<float>() + wide - 1, wide, keys.as<float>(), 1, 1, keys.size(), stream);
     return out;
 }
+
+namespace {
 
 // The states of a call's sequences: `sums` [sequences, h, r, d] and, for normalised attention, `keys` [sequences, h,
 // r], the last column of what is given.
@@ -85,17 +94,19 @@ struct States {
 
     States(const Dimensions& n, const CausalOptions& o) {
         const Index sequences = o.cu_seqlens.empty() ? n.batch : static_cast<Index>(o.cu_seqlens.size()) - 1;
-        const Index wide = n.d + (o.normalize ? 1 : 0), rows = sequences * n.heads * n.r;
         sums = Tensor::zeros(DType::f32, {sequences, n.heads, n.r, n.d}, o.stream);
         if (o.normalize) keys = Tensor::zeros(DType::f32, {sequences, n.heads, n.r}, o.stream);
         if (!o.state) return;
         const Tensor stored = o.state_indices.empty() ? *o.state : from_slots(*o.state, o.state_indices, o.stream);
-        const Tensor given = stored.to(DType::f32, o.stream);
-        copy_columns(sums.as<float>(), n.d, given.as<float>(), wide, n.d, rows, o.stream);
-        if (o.normalize) copy_columns(keys.as<float>(), 1, given.as<float>() + n.d, wide, 1, rows, o.stream);
+        if (o.normalize) {
+            const NormalStates given = split_states(stored, o.stream);
+            sums = given.sums, keys = given.keys;
+        } else {
+            convert(stored.data(), stored.type(), sums.data(), sums.type(), sums.size(), o.stream);
+        }
     }
     Tensor together(bool normalize, cudaStream_t stream) const {
-        return normalize ? joined(sums, keys, sums.shape()[3] + 1, stream) : sums;
+        return normalize ? joined_states(sums, keys, stream) : sums;
     }
 };
 

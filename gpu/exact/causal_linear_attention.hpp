@@ -37,6 +37,14 @@ const CausalMethod& method_for(const std::string& name, std::optional<Index> blo
 // Throws Error where packed sequences, states, slots or checkpoints do not fit a call of these sizes. Needs no GPU.
 void check_states(const causeway::exact::Dimensions& n, const CausalOptions& o);
 
+// States of normalised attention [.., .., r, d + 1] as those of its outputs [.., .., r, d] and the sums of keys [..,
+// .., r] that these are divided by, new tensors in Float32; and together again.
+struct NormalStates {
+    Tensor sums, keys;
+};
+NormalStates split_states(const Tensor& wide, cudaStream_t stream);
+Tensor joined_states(const Tensor& sums, const Tensor& keys, cudaStream_t stream);
+
 // The problem of checked tensors; `gamma` is what check_decay made of the decays, and must stay. Output, state and
 // workspace: the caller's.
 CausalArgs causal_args(const Tensor& B, const Tensor& C, const Tensor& V, const causeway::exact::Dimensions& n,

@@ -141,27 +141,21 @@ __global__ __launch_bounds__(32 * warps) void divide(const __grid_constant__ Nor
 int64_t chunks_of(const CausalArgs& a) { return (a.N + chunk - 1) / chunk; }
 
 template <class E, int V>
-void run(const Normalizer& x, int64_t batch_heads, cudaStream_t stream) {
+void run(const Normalizer& x, int64_t batch_heads, bool divides, cudaStream_t stream) {
     const auto blocks = static_cast<unsigned>((batch_heads * x.chunks + warps - 1) / warps);
     chunk_sums<E, V><<<blocks, 32 * warps, 0, stream>>>(x);
     check_launch("launching chunk_sums");
     chunk_scan<<<static_cast<unsigned>(batch_heads), 32 * ((x.r + 31) / 32), 0, stream>>>(x);
     check_launch("launching chunk_scan");
+    if (!divides) return;
     divide<E, V><<<blocks, 32 * warps, 0, stream>>>(x);
     check_launch("launching divide");
 }
 
-}  // namespace
-
-std::size_t normalize_workspace(const CausalArgs& a) {
-    check_causal("normalize", a);
-    return static_cast<std::size_t>(a.B * std::min<int64_t>(a.H, max_heads) * chunks_of(a) * a.r) * sizeof(float);
-}
-
-void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state) {
-    check_causal("normalize", a);
+void run(const char* function, const CausalArgs& a, float* z_state, bool divides, cudaStream_t stream) {
+    check_causal(function, a);
     if (empty(a)) return;
-    check_workspace("normalize", a, normalize_workspace(a));
+    check_workspace(function, a, normalize_workspace(a));
     Normalizer x{a.q,        a.k,        a.o,
                  a.q_stride, a.k_stride, a.o_stride,
                  a.B,        a.N,        chunks_of(a),
@@ -174,15 +168,26 @@ void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state) {
         for (int h = 0; h < x.heads; ++h) x.log2_gamma[h] = std::log2(a.decay_of(first + h));
         const int64_t batch_heads = a.B * x.heads;
         if (batch_heads * x.chunks / warps >= (int64_t{1} << 31) - 1)
-            fail("normalize: ", a.B, " batches of ", a.H, " heads of ", a.N, " tokens are too many");
+            fail(function, ": ", a.B, " batches of ", a.H, " heads of ", a.N, " tokens are too many");
         visit(a.type, [&](auto zero) {
             using E = decltype(zero);
-            if (a.r <= 32) run<E, 1>(x, batch_heads, stream);
-            else if (a.r <= 64) run<E, 2>(x, batch_heads, stream);
-            else if (a.r <= 128) run<E, 4>(x, batch_heads, stream);
-            else run<E, 8>(x, batch_heads, stream);
+            if (a.r <= 32) run<E, 1>(x, batch_heads, divides, stream);
+            else if (a.r <= 64) run<E, 2>(x, batch_heads, divides, stream);
+            else if (a.r <= 128) run<E, 4>(x, batch_heads, divides, stream);
+            else run<E, 8>(x, batch_heads, divides, stream);
         });
     }
 }
+
+}  // namespace
+
+std::size_t normalize_workspace(const CausalArgs& a) {
+    check_causal("normalize", a);
+    return static_cast<std::size_t>(a.B * std::min<int64_t>(a.H, max_heads) * chunks_of(a) * a.r) * sizeof(float);
+}
+
+void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state) { run("normalize", a, z_state, true, stream); }
+
+void key_sums(const CausalArgs& a, cudaStream_t stream, float* z_state) { run("key_sums", a, z_state, false, stream); }
 
 }  // namespace causeway::gpu

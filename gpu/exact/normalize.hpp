@@ -19,4 +19,7 @@ std::size_t normalize_workspace(const CausalArgs& a);
 // reads a.gamma before it does. Throws Error on bad arguments.
 void normalize(const CausalArgs& a, cudaStream_t stream, float* z_state = nullptr);
 
+// z_state ← γ^N z_state + Σ_j γ^(N-j) k_j alone, in the same bits; a.q and a.o are not read.
+void key_sums(const CausalArgs& a, cudaStream_t stream, float* z_state);
+
 }  // namespace causeway::gpu

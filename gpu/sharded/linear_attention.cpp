@@ -157,9 +157,8 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const auto gamma = causeway::exact::check_decay(o.decay, n.heads);
     causeway::kit::check_scale(o.scale, n.dtype);
-    if (o.normalize) fail("normalize: true, but on several GPUs outputs are not divided by their sums");
-    if (n.dtype == DType::f16 && o.scale != 1) {
-        // Sums above 65504 would be Inf in the output before it is scaled.
+    if (n.dtype == DType::f16 && (o.normalize || o.scale != 1)) {
+        // Sums above 65504 would be Inf in the output before it is divided or scaled.
         const auto wide = [&](const Tensor& x) { return x.to(DType::f32, o.stream); };
         ShardedCausalResult out = causal_linear_attention_sharded(wide(B), wide(C), wide(V), o, sharding);
         out.O = out.O.to(DType::f16, o.stream);
@@ -170,13 +169,17 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const Shape state_shape{n.batch, n.heads, n.r, n.d};
     if (o.state) {
         causeway::CausalOptions forms;
-        forms.state = o.state->form();
+        forms.state = o.state->form(), forms.normalize = o.normalize;
         causeway::exact::check_states(n, forms);
     }
     const int p = sharded::ranks_of(sharding), home = sharded::current_device();
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
-    const States states(o.state, state_shape, o.stream);
+    std::optional<NormalStates> normal;
+    if (o.normalize && o.state) normal = split_states(*o.state, o.stream);
+    const std::optional<Tensor> none;
+    const States states(normal ? std::optional(normal->sums) : o.state, state_shape, o.stream),
+        keys(normal ? std::optional(normal->keys) : none, {n.batch, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
     // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring.
@@ -200,14 +203,23 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         sharded::CausalTokens part(a, method, comm.stream());
         sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
                          mine.last());
-        const double seconds = comm.settle();
+        double seconds = comm.settle();
+        if (o.normalize) {
+            const LocalStates mine_keys(comm, keys, starts);
+            sharded::KeyTokens divisors(a, comm.stream());
+            sharded::forward(comm, starts, divisors, causeway::sharded::Exchange::all_scan, mine_keys.first(),
+                             mine_keys.last());
+            seconds += comm.settle();
+            mine_keys.give_back();
+        }
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
     out.report =
         sharded::run("causal_linear_attention", exchange, static_cast<Index>(size_of(B.dtype())), p, o.stream, program);
-    if (o.scale != 1) scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
-    if (o.return_state) out.state = states.after;
+    if (o.scale != 1 && !o.normalize)
+        scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
+    if (o.return_state) out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;
     return out;
 }
 

@@ -6,6 +6,7 @@
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/exact/normalize.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/sharded/maps.hpp"
 
@@ -134,13 +135,13 @@ std::vector<int64_t> GatedTokens::reach(int64_t most) {
     return {reach.begin(), reach.end()};
 }
 
-CausalTokens::CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream)
-    : Tokens(args.B, args.H, args.N, stream), args_(args), method_(method) {
+DecayedTokens::DecayedTokens(const CausalArgs& args, cudaStream_t stream)
+    : Tokens(args.B, args.H, args.N, stream), args_(args) {
     for (int64_t h = 0; h < args.H; ++h)
         powers_.push_back(static_cast<float>(std::pow(args.decay_of(h), static_cast<double>(args.N))));
 }
 
-CausalArgs CausalTokens::cut(const Block& block, Span tokens) const {
+CausalArgs DecayedTokens::cut(const Block& block, Span tokens) const {
     CausalArgs a = args_;
     a.B = block.batches, a.H = block.heads, a.N = tokens.n;
     a.q = moved(a.q, a.type, a.q_stride, block.batch, block.head, tokens.first);
@@ -150,8 +151,6 @@ CausalArgs CausalTokens::cut(const Block& block, Span tokens) const {
     if (a.gamma) a.gamma += block.head;
     return a;
 }
-
-bool CausalTokens::in_steps() const { return method_.steps && method_.steps->possible(args_); }
 
 void CausalTokens::prepare(const Block& block, float* after) {
     CausalArgs a = cut(block, {0, N_});
@@ -206,7 +205,7 @@ void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
     method_.run(a, stream_);
 }
 
-void CausalTokens::map(Span states, float* A) {
+void DecayedTokens::map(Span states, float* A) {
     if (!args_.gamma) return;
     std::vector<float> all;
     for (int64_t i = states.first; i < states.first + states.n; ++i)
@@ -216,7 +215,7 @@ void CausalTokens::map(Span states, float* A) {
           "copying the decays");
 }
 
-void CausalTokens::leave(Span states, int64_t n, float* S) {
+void DecayedTokens::leave(Span states, int64_t n, float* S) {
     std::vector<float> halves;  // of the tokens: γ^n itself may be 0 in Float32 where γ^n S is not
     for (int64_t i = states.first; i < states.first + states.n; ++i)
         halves.push_back(static_cast<float>(std::pow(args_.decay_of(i % heads_), static_cast<double>(n) / 2)));
@@ -226,16 +225,32 @@ void CausalTokens::leave(Span states, int64_t n, float* S) {
         apply_maps(states.n, args_.r, args_.d, 1, A.as<float>(), nullptr, S, S, stream_);
 }
 
-int64_t CausalTokens::reach_of(double gamma, int64_t most) {
+int64_t DecayedTokens::reach_of(double gamma, int64_t most) {
     const double n = gamma < 1 ? std::ceil(forgotten_bits / -std::log2(gamma)) : INFINITY;
     return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
 }
 
-std::vector<int64_t> CausalTokens::reach(int64_t most) {
+std::vector<int64_t> DecayedTokens::reach(int64_t most) {
     if (!args_.gamma) return {};
     std::vector<int64_t> out;
     for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), most));
     return out;
+}
+
+void KeyTokens::advance(Span states, Span tokens, float* S) {
+    each_block(states, [&](const Block& block, int64_t before) {
+        CausalArgs a = cut(block, tokens);
+        const Buffer workspace(normalize_workspace(a), stream_);
+        a.workspace = {workspace.data(), workspace.bytes()};
+        key_sums(a, stream_, S + before * elements());
+    });
+}
+
+void KeyTokens::run(const Block& block, Span tokens, float* S, bool) {
+    CausalArgs a = cut(block, tokens);
+    const Buffer workspace(normalize_workspace(a), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    normalize(a, stream_, S);
 }
 
 }  // namespace causeway::gpu::sharded

@@ -111,21 +111,36 @@ private:
     std::string mode_;
 };
 
-// Causal linear attention with a fixed decay of every head, by a method that carries a state.
-class CausalTokens final : public Tokens {
+// With a fixed decay of every head.
+class DecayedTokens : public Tokens {
 public:
-    CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream);
+    DecayedTokens(const CausalArgs& args, cudaStream_t stream);
     // Tokens after which a decay leaves less than 2^-forgotten_bits; -1: more than `most`.
     static std::int64_t reach_of(double gamma, std::int64_t most);
 
     std::int64_t rows() const override { return args_.r; }
-    std::int64_t columns() const override { return args_.d; }
     std::int64_t carry() const override { return args_.gamma ? 1 : 0; }
     void map(Span states, float* A) override;
     void leave(Span states, std::int64_t n, float* S) override;
     std::vector<std::int64_t> reach(std::int64_t most) override;
+
+protected:
+    CausalArgs cut(const Block&, Span tokens) const;
+
+    CausalArgs args_;
+
+private:
+    std::vector<float> powers_;  // γ^N of every head
+};
+
+// Causal linear attention by a method that carries a state.
+class CausalTokens final : public DecayedTokens {
+public:
+    CausalTokens(const CausalArgs& args, const CausalMethod& method, cudaStream_t stream)
+        : DecayedTokens(args, stream), method_(method) {}
+
+    std::int64_t columns() const override { return args_.d; }
     // In the two steps of a method that has them, the first is made once for both: what is prepared stays so.
-    bool in_steps() const;
     void advance(Span states, Span tokens, float* S) override;
     void prepare(Span states) override;
 
@@ -138,15 +153,27 @@ private:
         bool with_after;
         Buffer workspace;
     };
-    CausalArgs cut(const Block&, Span tokens) const;
+    bool in_steps() const { return method_.steps && method_.steps->possible(args_); }
     // The first step of all tokens of a block; after: [count, rows, columns], or null.
     void prepare(const Block&, float* after);
     std::optional<Prepared> taken(const Block&);  // what is prepared of the block, for its outputs
 
-    CausalArgs args_;
     const CausalMethod& method_;
-    std::vector<float> powers_;  // γ^N of every head
     std::vector<Prepared> prepared_;
+};
+
+// What normalised attention divides by (gpu/exact/normalize.hpp): the states are sums of keys, and what is written are
+// the outputs that are there, divided. To divide twice is wrong, so nothing is forgotten.
+class KeyTokens final : public DecayedTokens {
+public:
+    using DecayedTokens::DecayedTokens;
+
+    std::int64_t columns() const override { return 1; }
+    std::vector<std::int64_t> reach(std::int64_t) override { return {}; }
+    void advance(Span states, Span tokens, float* S) override;
+
+protected:
+    void run(const Block&, Span tokens, float* S, bool hidden) override;
 };
 
 }  // namespace causeway::gpu::sharded

@@ -118,18 +118,43 @@ TEST_CASE("gpu: ranks that share a GPU: empty parts, boundaries anywhere, long s
 
 namespace {
 
+// |x|: sums of weights are then far from 0.
+Tensor positive(const Tensor& x) {
+    Tensor out = x.copy();
+    for (Index i = 0; i < out.size(); ++i) out.set(i, std::abs(out.get(i)));
+    return out;
+}
+
+// Inputs of normalised attention, with states of one more column.
+GatedInputs normal_inputs(GatedInputs in) {
+    in.q = positive(in.q), in.k = positive(in.k);
+    const Shape& s = in.options.state->shape();
+    Tensor wide(in.options.state->dtype(), {s[0], s[1], s[2], s[3] + 1});
+    for (Index i = 0; i < wide.size(); ++i) {
+        const Index row = i / (s[3] + 1), column = i % (s[3] + 1);
+        wide.set(
+            i, column == s[3] ? 1 + 0.125 * static_cast<double>(row % 5) : in.options.state->get(row * s[3] + column));
+    }
+    in.options.state = wide;
+    return in;
+}
+
 // Causal linear attention of ranks that share one GPU, by a method and an exchange.
 void check_causal_on_one_gpu(DType type, const char* method, const char* exchange, const std::vector<double>& decay,
-                             const Starts& starts) {
-    CAPTURE(name(type), method, exchange, decay, starts);
+                             const Starts& starts, bool normalize) {
+    CAPTURE(name(type), method, exchange, decay, starts, normalize);
     const GatedCase c{.update = "linear", .batch = 2, .heads = 4, .N = starts.back(), .dk = 64, .dv = 128, .seed = 5};
-    const GatedInputs in = rounded_to(gated_inputs(c), type);
+    const GatedInputs given = rounded_to(gated_inputs(c), type), in = normalize ? normal_inputs(given) : given;
     CausalOptions exact;
     exact.method = "row-based", exact.return_state = true, exact.state = in.options.state, exact.decay = decay;
+    exact.normalize = normalize;
     const CausalResult want = causal_linear_attention(in.q, in.k, in.v, exact);
-    const gpu::Tensor q(in.q.to(type)), k(in.k.to(type)), v(in.v.to(type)), before(in.options.state->to(DType::f32)),
-        O(Tensor::full(type, in.v.shape(), std::nan(""))),
-        last(Tensor::full(DType::f32, want.state.shape(), std::nan("")));
+    const gpu::Tensor q(in.q.to(type)), k(in.k.to(type)), v(in.v.to(type)), state(in.options.state->to(DType::f32)),
+        O(Tensor::full(type, in.v.shape(), std::nan("")));
+    const gpu::NormalStates before =
+        normalize ? gpu::split_states(state, nullptr) : gpu::NormalStates{state, gpu::Tensor()};
+    const auto nan_like = [](const Shape& shape) { return gpu::Tensor(Tensor::full(DType::f32, shape, std::nan(""))); };
+    const gpu::Tensor last = nan_like(before.sums.shape()), last_keys = nan_like({c.batch, c.heads, c.dk});
     settle();
     distributed::run_threads(static_cast<int>(starts.size()) - 1, [&](Communicator& thread) {
         gpu::check(cudaSetDevice(0), "choosing the device");
@@ -149,13 +174,19 @@ void check_causal_on_one_gpu(DType type, const char* method, const char* exchang
         {
             gpu::sharded::CausalTokens part(a, gpu::causal_method(method), stream);
             gpu::sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange,
-                                  before.as<float>(), last.as<float>());
+                                  before.sums.as<float>(), last.as<float>());
+        }
+        if (normalize) {
+            gpu::sharded::KeyTokens divisors(a, stream);
+            gpu::sharded::forward(comm, starts, divisors, causeway::sharded::Exchange::all_scan,
+                                  before.keys.as<float>(), last_keys.as<float>());
         }
         stream.wait();
     });
     const double bound = type == DType::f32 ? 3e-5 : bound_of(type);
+    const gpu::Tensor after = normalize ? gpu::joined_states(last, last_keys, nullptr) : last;
     CHECK(relative_error(O.cpu().to(DType::f64), want.O) <= bound);
-    CHECK(relative_error(last.cpu().to(DType::f64), want.state) <= bound);
+    CHECK(relative_error(after.cpu().to(DType::f64), want.state) <= bound);
 }
 
 }  // namespace
@@ -170,7 +201,8 @@ TEST_CASE("gpu: ranks that share a GPU hand states of causal linear attention on
                 for (const std::vector<double>& decay : {std::vector<double>{}, {0.9, 0.97, 0.9999, 1}})
                     for (const Starts& starts :
                          {Starts{0, 3000}, {0, 1344, 3000}, {0, 1000, 3000}, {0, 64, 64, 1024, 3000}})
-                        check_causal_on_one_gpu(type, method, exchange, decay, starts);
+                        for (const bool normalize : {false, true})
+                            check_causal_on_one_gpu(type, method, exchange, decay, starts, normalize);
 }
 
 // Heads that forget, heads that do not and heads that one rank alone forgets: no two of the orders in which states
@@ -475,18 +507,21 @@ TEST_CASE("gpu: causal linear attention on several GPUs over NCCL", "[gpu][nccl]
     for (int p = 2; p <= most; ++p)
         for (const DType type : {DType::f32, DType::bf16})
             for (const char* method : {"auto", "row-based", "block-based", "fleet"})
-                for (const bool decays : {false, true}) {
-                    CAPTURE(p, name(type), method, decays);
-                    const GatedInputs in = rounded_to(
+                for (const int options : {0, 1, 2, 3}) {
+                    const bool decays = options & 1, normalize = options & 2;
+                    CAPTURE(p, name(type), method, decays, normalize);
+                    const GatedInputs given = rounded_to(
                         gated_inputs(
                             {.update = "linear", .batch = 2, .heads = 4, .N = 3000, .dk = 64, .dv = 64, .seed = 9}),
                         type);
+                    const GatedInputs in = normalize ? normal_inputs(given) : given;
                     CausalOptions exact;
+                    exact.normalize = normalize;
                     exact.method = "row-based", exact.return_state = true, exact.state = in.options.state;
                     if (decays) exact.decay = {0.9, 0.97, 0.9999, 1};
                     const CausalResult want = causal_linear_attention(in.q, in.k, in.v, exact);
                     gpu::CausalOptions o;
-                    o.method = method, o.return_state = true, o.decay = exact.decay;
+                    o.method = method, o.return_state = true, o.decay = exact.decay, o.normalize = normalize;
                     o.state = gpu::Tensor(in.options.state->to(DType::f32));
                     Sharding sharding;
                     sharding.shards = p;
@@ -604,9 +639,7 @@ TEST_CASE("gpu: calls on several GPUs name what they cannot use", "[gpu][nccl][s
     CHECK(message(s) == "timeout: 5, expected none: one process has all GPUs and waits for no other");
     s.timeout = 0;
     gpu::CausalOptions o;
-    o.normalize = true;
-    CHECK(message(s, o) == "normalize: true, but on several GPUs outputs are not divided by their sums");
-    o.normalize = false, o.method = "vanilla";
+    o.method = "vanilla";
     CHECK(message(s, o) == "method: \"vanilla\" carries no state, expected one that does with shards");
 }
 
