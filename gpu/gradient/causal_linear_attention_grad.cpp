@@ -19,11 +19,9 @@
 
 namespace causeway::gpu {
 
-namespace {
-
 using causeway::exact::Dimensions;
 
-void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
+void check_causal_gradient(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
     if (const Shape output = causeway::exact::output_shape(V.form(), n); dO.shape() != output)
         fail("dO: ", dO.shape().text(), ", expected ", output.text(),
              output == V.shape() ? " like V" : " like the output");
@@ -38,6 +36,24 @@ void check(const Dimensions& n, const Tensor& V, const Tensor& dO, const CausalO
     if (o.normalize && n.d >= 256)
         fail("V: width ", n.d, ", expected at most 255 in the gradient of normalised attention on the GPU");
 }
+
+Tensor constant_gates(const std::vector<double>& decay, Index batch, Index heads, Index N, cudaStream_t stream) {
+    const Tensor g(DType::f32, {batch, heads, N}, stream);
+    for (Index bh = 0; bh < batch * heads; ++bh) {
+        const double gamma = decay[decay.size() == 1 ? 0 : static_cast<std::size_t>(bh % heads)];
+        fill(g.as<float>() + bh * N, N, static_cast<float>(std::log(gamma)), stream);
+    }
+    return g;
+}
+
+Tensor gradient_of_decays(const Tensor& dg, const Tensor& gates, std::size_t decays, cudaStream_t stream) {
+    const Tensor out(DType::f32, {static_cast<Index>(decays)}, stream);
+    const Shape& s = gates.shape();
+    sum_gates(dg.as<float>(), gates.as<float>(), out.as<float>(), s[0], s[1], s[2], decays == 1, stream);
+    return out;
+}
+
+namespace {
 
 // Runs a kernel with the workspace that it asks for.
 template <class Args, class Workspace, class Kernel>
@@ -73,16 +89,6 @@ void by_lightning(const Problem& p) {
         scale_by(x->data(), x->type(), x->size(), static_cast<float>(p.o.scale), stream);
 }
 
-// A constant decay is a gate with the same logarithm for every token: [batch-head, N].
-Tensor constant_gates(const Problem& p) {
-    const Tensor g(DType::f32, {p.batch_heads(), p.n.N}, p.o.stream);
-    for (Index bh = 0; bh < p.batch_heads(); ++bh) {
-        const double gamma = p.o.decay[p.o.decay.size() == 1 ? 0 : static_cast<std::size_t>(bh % p.n.heads)];
-        fill(g.as<float>() + bh * p.n.N, p.n.N, static_cast<float>(std::log(gamma)), p.o.stream);
-    }
-    return g;
-}
-
 // What normalised attention divides: V with a column of ones, and the gradient with respect to O with that column, from
 // the gradient of the quotient. `in` is the forward problem, all but v and o.
 struct Quotient {
@@ -109,7 +115,7 @@ void by_gates(const Problem& p, bool decay_too) {
     const auto& [B, C, V, dO, o, n, out] = p;
     const cudaStream_t stream = o.stream;
     const bool gates = !o.decay.empty();
-    const Tensor g = gates ? constant_gates(p) : Tensor();
+    const Tensor g = gates ? constant_gates(o.decay, n.batch, n.heads, n.N, stream) : Tensor();
     const Tensor dg = gates ? Tensor(DType::f32, g.shape(), stream) : Tensor();
     const Index wide = n.d + (o.normalize ? 1 : 0);
     const DType type = o.normalize ? DType::f32 : B.dtype();  // the quotient is differentiated in Float32
@@ -146,11 +152,7 @@ void by_gates(const Problem& p, bool decay_too) {
         drop_last(dv.as<float>(), narrow.as<float>(), p.batch_heads() * n.N, n.d, stream);
         convert(narrow.data(), narrow.type(), out.dV.data(), out.dV.type(), narrow.size(), stream);
     }
-    if (gates && decay_too) {
-        out.ddecay = Tensor(DType::f32, {static_cast<Index>(o.decay.size())}, stream);
-        sum_gates(dg.as<float>(), g.as<float>(), out.ddecay->as<float>(), n.batch, n.heads, n.N, o.decay.size() == 1,
-                  stream);
-    }
+    if (gates && decay_too) out.ddecay = gradient_of_decays(dg, g, o.decay.size(), stream);
     if (o.state) out.dstate = dS;
 }
 
@@ -284,7 +286,7 @@ CausalGradient by_parts(const Dimensions& n, const Tensor& B, const Tensor& C, c
 CausalGradient causal_linear_attention_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
                                             const CausalOptions& o, bool decay_too) {
     const Dimensions n = causeway::exact::check_grouped_inputs(B.form(), C.form(), V.form());
-    check(n, V, dO, o);
+    check_causal_gradient(n, V, dO, o);
     const cudaStream_t stream = o.stream;
     if (o.state && (!o.state_indices.empty() || o.state->dtype() != DType::f32)) {
         CausalOptions own = o;

@@ -103,4 +103,29 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     return out;
 }
 
+ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                           const Tensor& dO, const CausalOptions& o, bool decay_too,
+                                                           const Sharding& sharding) {
+    constexpr const char* several = "a gradient on several GPUs";
+    refuse_packed(o.cu_seqlens, several);
+    refuse_pool(o.state_indices, several);
+    const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
+    check_causal_gradient(n, V, dO, o);
+    if (o.normalize) fail("normalize: true, but on several GPUs there is no gradient of outputs divided by their sums");
+    const bool gates = !o.decay.empty();
+    LinearOptions as_gated;
+    as_gated.update = gates ? "gated" : "linear", as_gated.scale = o.scale, as_gated.stream = o.stream;
+    as_gated.state = o.state, as_gated.check_gates = false;
+    if (gates) as_gated.log_decay = constant_gates(o.decay, n.batch, n.heads, n.N, o.stream);
+    ShardedLinearGradient g = linear_attention_grad_sharded(B, C, V, dO, as_gated, std::nullopt, sharding);
+    ShardedCausalGradient out;
+    out.dB = g.dq, out.dC = g.dk, out.dV = g.dv;
+    if (gates && decay_too)
+        out.ddecay = gradient_of_decays(*g.dlog_decay, *as_gated.log_decay, o.decay.size(), o.stream);
+    if (o.state) out.dstate = g.dstate;
+    out.report = std::move(g.report);
+    out.report.method = "causal_linear_attention_grad";
+    return out;
+}
+
 }  // namespace causeway::gpu

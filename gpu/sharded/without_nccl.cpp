@@ -25,6 +25,11 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor&, const Tensor&
     return refused<ShardedCausalResult>();
 }
 
+ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                                                           const CausalOptions&, bool, const Sharding&) {
+    return refused<ShardedCausalGradient>();
+}
+
 ShardedLinearGradient linear_attention_grad_sharded(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                                                     const LinearOptions&, const std::optional<Tensor>&,
                                                     const Sharding&) {

@@ -67,15 +67,20 @@ int causal_linear_attention_grad_(lua_State* L) {
     const auto [B, C, V, dO] = given.tensors<Tensor, 4>();
     auto o = given.read(call);
     count_slots_from_zero(o);
-    if (o.asked())
-        fail(
-            "shards: given, but on the GPU this gradient is computed by one GPU, expected linear_attention_grad, or "
-            "tensors on the CPU");
-    const gpu::CausalGradient g = gpu::causal_linear_attention_grad(B, C, V, dO, gpu::CausalOptions{o}, o.ddecay);
-    wait();
-    std::optional<causeway::Tensor> ddecay;
-    if (g.ddecay) ddecay = g.ddecay->cpu().to(DType::f64);
-    push_causal_gradient(L, g, ddecay, is_one_number(L, given.options(), "decay"));
+    const auto push_it = [&](const gpu::CausalGradient& g) {
+        wait();
+        std::optional<causeway::Tensor> ddecay;
+        if (g.ddecay) ddecay = g.ddecay->cpu().to(DType::f64);
+        push_causal_gradient(L, g, ddecay, is_one_number(L, given.options(), "decay"));
+    };
+    if (o.asked()) {
+        const gpu::ShardedCausalGradient sharded =
+            gpu::causal_linear_attention_grad_sharded(B, C, V, dO, gpu::CausalOptions{o}, o.ddecay, o);
+        push_it(sharded);
+        push_report(L, sharded.report);
+        return 2;
+    }
+    push_it(gpu::causal_linear_attention_grad(B, C, V, dO, gpu::CausalOptions{o}, o.ddecay));
     return 1;
 }
 

@@ -392,6 +392,18 @@ void add_sharded(Cases& cases) {
             return results(r.O);
         });
     }
+    sharded("causal_linear_attention, normalized", [=](const Text& t, const Text&) {
+        gpu::CausalOptions o;
+        o.decay = {0.9}, o.normalize = true;
+        const auto r = gpu::causal_linear_attention_sharded(t.q, t.k, t.v, o, two);
+        return results(r.O);
+    });
+    sharded("causal_linear_attention gradient", [=](const Text& t, const Text&) {
+        gpu::CausalOptions o;
+        o.decay = {0.9};
+        const auto g = gpu::causal_linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, true, two);
+        return results(g.dB, g.dC, g.dV, g.ddecay);
+    });
     sharded("softmax_attention", [=](const Text& t, const Text&) {
         const auto r = gpu::softmax_attention_sharded(t.q, t.k, t.v, {}, two);
         return results(r.O, r.lse);

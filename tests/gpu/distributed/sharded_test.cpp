@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/distributed/threads.hpp"
+#include "core/gradient/causal_linear_attention_grad.hpp"
 #include "core/gradient/linear_attention_grad.hpp"
 #include "core/sharded/exchange.hpp"
 #include "gpu/base/stream.hpp"
@@ -532,6 +533,47 @@ TEST_CASE("gpu: causal linear attention on several GPUs over NCCL", "[gpu][nccl]
                     const double bound = type == DType::f32 ? 3e-5 : bound_of(type);
                     CHECK(relative_error(got.O.cpu().to(DType::f64), want.O) <= bound);
                     CHECK(relative_error(got.state.cpu().to(DType::f64), want.state) <= bound);
+                }
+}
+
+TEST_CASE("gpu: the gradient of causal linear attention on several GPUs over NCCL", "[gpu][nccl][sharded]") {
+    const int most = gpus(2);
+    for (int p = 2; p <= most; ++p)
+        for (const DType type : {DType::f32, DType::bf16})
+            for (const std::vector<double>& decay : {std::vector<double>{}, {0.97}, {0.9, 0.97, 0.9999, 1}})
+                for (const bool state : {false, true}) {
+                    CAPTURE(p, name(type), decay, state);
+                    const GatedInputs in = rounded_to(
+                        gated_inputs(
+                            {.update = "linear", .batch = 2, .heads = 4, .N = 1500, .dk = 64, .dv = 64, .seed = 11}),
+                        type);
+                    const Tensor dO = in.v;
+                    CausalOptions exact;
+                    exact.decay = decay, exact.scale = 0.125;
+                    gpu::CausalOptions o;
+                    o.decay = decay, o.scale = exact.scale;
+                    if (state) exact.state = in.options.state, o.state = gpu::Tensor(in.options.state->to(DType::f32));
+                    const CausalGradient want = causal_linear_attention_grad(in.q, in.k, in.v, dO, exact);
+                    Sharding sharding;
+                    sharding.shards = p;
+                    const auto laid = [&](const Tensor& x) { return gpu::Tensor(x.to(type)); };
+                    const auto got = gpu::causal_linear_attention_grad_sharded(laid(in.q), laid(in.k), laid(in.v),
+                                                                               laid(dO), o, true, sharding);
+                    settle();
+                    const double bound = type == DType::f32 ? 3e-5 : bound_of(type);
+                    const auto close = [&](const gpu::Tensor& x, const Tensor& y) {
+                        CHECK(relative_error(x.cpu().to(DType::f64), y) <= bound);
+                    };
+                    close(got.dB, want.dB), close(got.dC, want.dC), close(got.dV, want.dV);
+                    REQUIRE(got.ddecay.has_value() == !decay.empty());
+                    if (got.ddecay) {
+                        Tensor ddecay(DType::f64, {static_cast<Index>(want.ddecay.size())});
+                        for (Index i = 0; i < ddecay.size(); ++i)
+                            ddecay.set(i, want.ddecay[static_cast<std::size_t>(i)]);
+                        close(*got.ddecay, ddecay);
+                    }
+                    REQUIRE(got.dstate.has_value() == state);
+                    if (state) close(*got.dstate, *want.dstate);
                 }
 }
 
