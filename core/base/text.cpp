@@ -95,6 +95,12 @@ std::string beyond_f64(std::string_view number) {
     return "the number " + std::string(number.substr(0, 60)) + (number.size() > 60 ? "..." : "") + " is beyond Float64";
 }
 
+std::string in_lower_case(std::string text) {
+    for (char& letter : text)
+        if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+    return text;
+}
+
 std::string number_text(double value) { return shortest(value); }
 std::string number_text(float value) { return shortest(value); }
 

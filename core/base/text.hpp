@@ -20,6 +20,9 @@ std::string in_quotes(std::string_view text);
 // "the number 1e999 is beyond Float64": what every format says of one.
 std::string beyond_f64(std::string_view number);
 
+// A to Z as a to z, whatever the locale; all other bytes as they are.
+std::string in_lower_case(std::string text);
+
 // The shortest decimal text that reads back as the same number: 0.1, 3.0, 1e-300, NaN, Inf, -Inf. It is never the text
 // of an integer.
 std::string number_text(double value);

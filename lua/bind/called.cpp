@@ -1,7 +1,6 @@
 #include "lua/bind/called.hpp"
 
 #include <algorithm>
-#include <cctype>
 
 #include "core/base/text.hpp"
 #include "lua/bind/bind.hpp"
@@ -32,9 +31,9 @@ std::string told_by(lua_State* L, const char* function, const std::string& name,
 std::string in_brackets(const std::string& text) { return text.empty() ? "" : " (" + text + ")"; }
 
 // The known name that this one is but for capital letters, or "".
-std::string in_small_letters(std::string name, const std::vector<std::string>& known) {
-    for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    return std::find(known.begin(), known.end(), name) != known.end() ? name : "";
+std::string in_small_letters(const std::string& name, const std::vector<std::string>& known) {
+    std::string small = in_lower_case(name);
+    return std::find(known.begin(), known.end(), small) != known.end() ? small : "";
 }
 
 }  // namespace

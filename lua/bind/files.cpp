@@ -44,10 +44,7 @@ constexpr const char* known_formats = ".npy, .npz, .safetensors, .csv or .json";
 std::string extension_of(const std::string& path) {
     const std::size_t dot = path.find_last_of("./");
     if (dot == std::string::npos || path[dot] == '/') return "";
-    std::string out = path.substr(dot);
-    std::transform(out.begin(), out.end(), out.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    return out;
+    return in_lower_case(path.substr(dot));
 }
 
 bool is_known(const std::string& extension) {

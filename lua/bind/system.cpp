@@ -213,11 +213,6 @@ int files_in(lua_State* L) {
     return 1;
 }
 
-std::string in_lower_case(std::string text) {
-    for (char& letter : text) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
-    return text;
-}
-
 // The path of what is there that is meant by one of what is not: each part the nearest name in its folder; "" where one
 // has none.
 std::string near_path(const std::string& path) {
