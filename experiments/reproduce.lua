@@ -87,15 +87,15 @@ end
 local running = options.save .. "/running.json"
 local key = table.concat({ mode, options.device, table.concat(options.only, ",") }, " ")
 
-local function process()
+local process = (function()
   local stat = io.open("/proc/self/stat")
   local number = math.tointeger(stat:read("n"))
   stat:close()
   return number
-end
+end)()
 
 local function is_reproducing(number)
-  local file = math.type(number) == "integer" and number ~= process() and io.open("/proc/" .. number .. "/cmdline")
+  local file = math.type(number) == "integer" and number ~= process and io.open("/proc/" .. number .. "/cmdline")
   if not file then return false end
   local words = file:read("a") or ""
   file:close()
@@ -115,7 +115,7 @@ local function noted_runs()
   local note, runs = run_file.read(running), {}
   if type(note) ~= "table" or type(note.runs) ~= "table" then return runs, nil end
   for name, run in pairs(note.runs) do
-    if type(name) == "string" and type(run) == "table" then
+    if type(name) == "string" and name:find("^%S+ %S+ %S") and type(run) == "table" then
       runs[name] = { begun = words_of(run.begun), finished = words_of(run.finished) }
     end
   end
@@ -133,8 +133,8 @@ local function taken_up()
   for name in pairs(runs) do
     if name:match("^%S+ %S+") ~= key:match("^%S+ %S+") then
       local other, device, only = name:match("^(%S+) (%S+) (.*)$")
-      local words = (other ~= "standard" and " --" .. tostring(other) or "")
-        .. (device == "gpu" and " --device gpu" or "") .. (only ~= "all" and " --only " .. tostring(only) or "")
+      local words = (other ~= "standard" and " --" .. other or "") .. (device == "gpu" and " --device gpu" or "")
+        .. (only ~= "all" and " --only " .. only or "")
       exit(2, string.format("--save: in %s a run was stopped%s; its command goes on, --fresh drops it, another folder "
         .. "leaves it alone", options.save, words ~= "" and ", with" .. words or ""))
     end
@@ -142,11 +142,11 @@ local function taken_up()
   runs[key] = runs[key] or { begun = {}, finished = {} }
   return runs
 end
-local function note(runs) save(running, { runs = runs, process = process() }) end
+local function note(runs) save(running, { runs = runs, process = process }) end
 
 local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
-local program = '"$(readlink -f /proc/' .. process() .. '/exe)"'
+local program = '"$(readlink -f /proc/' .. process .. '/exe)"'
 
 -- Before a command: it ends with this program, also where that is killed and could not end it, so that it does not take
 -- the processors from a later start. "" where setpriv (util-linux) cannot do that.
@@ -429,15 +429,15 @@ local function given_run(path)
   return value
 end
 
--- The items that have nothing of their own, though this device can run them: they failed or have not been run.
+-- The items, all unless --only names some, that have nothing of their own though this device can run them: they failed,
+-- have not been run, or a run that was given lacks them.
 local function not_finished(results, device)
-  local names, there = {}, {}
+  local names, there, of_gpu = {}, {}, {}
   for _, item in ipairs(results) do there[item_page.id_of(item)] = item.title ~= "not run" end
-  local wanted = all_items and items or results
-  for _, item in ipairs(wanted) do
-    local id, runs = item_page.id_of(item), device ~= "gpu"
-    for _, known in ipairs(items) do runs = runs or item_page.id_of(known) == id and known.gpu end
-    if runs and not there[id] then names[#names + 1] = id end
+  for _, item in ipairs(items) do of_gpu[item_page.id_of(item)] = item.gpu end
+  for _, item in ipairs(all_items and items or results) do
+    local id = item_page.id_of(item)
+    if (device ~= "gpu" or of_gpu[id]) and not there[id] then names[#names + 1] = id end
   end
   return names
 end

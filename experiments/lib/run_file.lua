@@ -4,6 +4,7 @@
 --   run_file.wrong_item(item)      nil, or what is wrong with it as the item.json of a script
 --   run_file.wrong_run(run)        nil, or what is wrong with it as an items.json
 --   run_file.wrong_verdicts(list)  nil, or what is wrong with it as a verdicts.json
+local folder = debug.getinfo(1, "S").source:match("^@(.*)/[^/]*$")
 local run_file = {}
 
 function run_file.read(path)
@@ -16,8 +17,9 @@ function run_file.read(path)
   return good and value or nil
 end
 
-local words = { holds = true, differs = true, undecided = true, ["not run"] = true }
-local documents = { fleet = true, leet = true, gates = true, tpu = true, tree = true }
+local words = dofile(folder .. "/verdicts.lua").count({}) -- its keys
+local documents = {}
+for _, item in ipairs(dofile(folder .. "/items.lua")) do documents[item.document] = true end
 
 -- Whether it is an array: no other keys than 1 ... n.
 local function is_list(value)
