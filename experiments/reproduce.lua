@@ -9,7 +9,7 @@
 --   --device cpu                    or gpu, for the items that have times of one
 --   --compare FILE                  the items.json or verdicts.json of another run, such as another machine's, whose
 --                                   verdicts (and tables, from items.json) stand beside
---   --page                          runs nothing: the page of what there is
+--   --page                          runs nothing: the page of what there is, with the mode's option of that run
 --   --from FILE                     runs nothing: the page of the items.json of another run, such as
 --                                   experiments/data/runs/cpu-quick.json, which comes with the repository
 --   --publish                       keeps what came out as experiments/data/runs/DEVICE-MODE.json, and writes the
@@ -21,13 +21,20 @@
 --
 -- Each item is a script of its own, experiments/DOCUMENT/ITEM.lua, which can be run alone with the same options; one
 -- that fails has its error as its verdict, and the others are run. What is finished is on the disk at once: after
--- Ctrl-C or a crash the same command goes on. The documents are those of proofs/README.md.
+-- Ctrl-C or a crash the same command goes on, and others into the same folder leave it that. The documents are those of
+-- proofs/README.md.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { quick = false, full = false, only = { "all" },
   device = "cpu", compare = "", page = false, from = "", publish = false, fresh = false, save = "results/reproduce" },
   { device = { "cpu", "gpu" } })
 local items, item_page = dofile(folder .. "/lib/items.lua"), dofile(folder .. "/lib/item_page.lua")
 local verdicts, published = dofile(folder .. "/lib/verdicts.lua"), dofile(folder .. "/lib/published.lua")
+local run_file, wrapped = dofile(folder .. "/lib/run_file.lua"), dofile(folder .. "/lib/wrapped.lua")
+for i, word in ipairs(arg) do
+  if (word == "--from" or word == "--compare") and arg[i + 1] == "" then
+    exit(2, word .. ": \"\", expected the name of a file")
+  end
+end
 if options.quick and options.full then exit(2, "--quick: given together with --full, expected one of them") end
 if options.device == "gpu" then
   local there, why = has_gpu()
@@ -68,42 +75,78 @@ end
 
 local function place_of(item) return options.save .. "/" .. item.document .. "/" .. item.name end
 
-local function read_json(path)
-  local file = io.open(path)
-  if not file then return nil end
-  local text = file:read("a")
-  file:close()
-  local good, value = pcall(json_decode, text)
-  return good and value or nil
-end
-
--- What an item has left; nil where it has not finished.
+-- What an item has left; nil where it has not finished, or where that is damaged.
 local function left_by(item)
-  local result = read_json(place_of(item) .. "/item.json")
-  return type(result) == "table" and type(result.verdicts) == "table" and result or nil
+  local result = run_file.read(place_of(item) .. "/item.json")
+  return not run_file.wrong_item(result) and item_page.id_of(result) == item_page.id_of(item) and result or nil
 end
 
--- The note of a run that has not finished: what a later start compares its own options with, and which items were
--- begun. Rows that other items have left are of earlier runs, perhaps of another program.
+-- The note of the runs in this folder that have not finished, by their options: which items each has begun, and of them
+-- has finished. Rows that other items have left are of earlier runs, perhaps of another program. The process says
+-- whether one is running.
 local running = options.save .. "/running.json"
-local function begun_before()
-  local before = read_json(running)
-  local same = not options.fresh and before and before.mode == mode and before.device == options.device
-    and before.only == table.concat(options.only, ",")
-  return same and (before.begun or {}) or nil
+local key = table.concat({ mode, options.device, table.concat(options.only, ",") }, " ")
+
+local process = (function()
+  local stat = io.open("/proc/self/stat")
+  local number = math.tointeger(stat:read("n"))
+  stat:close()
+  return number
+end)()
+
+local function is_reproducing(number)
+  local file = math.type(number) == "integer" and number ~= process and io.open("/proc/" .. number .. "/cmdline")
+  if not file then return false end
+  local words = file:read("a") or ""
+  file:close()
+  return words:find("reproduce.lua", 1, true) ~= nil
 end
-local function note_begun(begun)
-  save(running, { mode = mode, device = options.device, only = table.concat(options.only, ","), begun = begun })
+
+local function words_of(value)
+  local out = {}
+  for _, word in ipairs(type(value) == "table" and value or {}) do
+    if type(word) == "string" then out[#out + 1] = word end
+  end
+  return out
 end
+
+-- {options = {begun =, finished =}, …}, and the process that runs.
+local function noted_runs()
+  local note, runs = run_file.read(running), {}
+  if type(note) ~= "table" or type(note.runs) ~= "table" then return runs, nil end
+  for name, run in pairs(note.runs) do
+    if type(name) == "string" and name:find("^%S+ %S+ %S") and type(run) == "table" then
+      runs[name] = { begun = words_of(run.begun), finished = words_of(run.finished) }
+    end
+  end
+  return runs, note.process
+end
+
+-- What an earlier start with these options has left; refuses to take what others have.
+local function taken_up()
+  local runs, by = noted_runs()
+  if is_reproducing(by) then
+    exit(2, string.format("--save: process %d is reproducing into %s, expected its end or another folder", by,
+      options.save))
+  end
+  if options.fresh then runs = {} end
+  for name in pairs(runs) do
+    if name:match("^%S+ %S+") ~= key:match("^%S+ %S+") then
+      local other, device, only = name:match("^(%S+) (%S+) (.*)$")
+      local words = (other ~= "standard" and " --" .. other or "") .. (device == "gpu" and " --device gpu" or "")
+        .. (only ~= "all" and " --only " .. only or "")
+      exit(2, string.format("--save: in %s a run was stopped%s; its command goes on, --fresh drops it, another folder "
+        .. "leaves it alone", options.save, words ~= "" and ", with" .. words or ""))
+    end
+  end
+  runs[key] = runs[key] or { begun = {}, finished = {} }
+  return runs
+end
+local function note(runs) save(running, { runs = runs, process = process }) end
 
 local function quoted(text) return "'" .. text:gsub("'", "'\\''") .. "'" end
 
-local program = (function()
-  local stat = io.open("/proc/self/stat")
-  local path = "/proc/" .. math.tointeger(stat:read("n")) .. "/exe"
-  stat:close()
-  return '"$(readlink -f ' .. path .. ')"'
-end)()
+local program = '"$(readlink -f /proc/' .. process .. '/exe)"'
 
 -- Before a command: it ends with this program, also where that is killed and could not end it, so that it does not take
 -- the processors from a later start. "" where setpriv (util-linux) cannot do that.
@@ -131,7 +174,7 @@ local function run(item, resume)
     if line:find("%S") then last = line end
     of_its_end = line:match("^error: (.*)") or of_its_end
   end
-  return of_its_end or last
+  return ((of_its_end or last):gsub("^%S+%.lua:%d+: ", ""))
 end
 
 local function minutes_text(seconds)
@@ -142,17 +185,15 @@ local counts_text = published.counts_text
 
 -- Runs what has not finished; returns the errors by id.
 local function run_all(list)
-  local failures, begun, was_begun = {}, begun_before(), {}
-  mkpath(options.save)
-  if not begun then
-    begun = {}
-    for _, item in ipairs(list) do os.remove(place_of(item) .. "/item.json") end
-  end
-  for _, id in ipairs(begun) do was_begun[id] = true end
-  note_begun(begun)
+  local runs = taken_up()
+  local mine, failures, was_begun, is_finished = runs[key], {}, {}, {}
+  for _, id in ipairs(mine.begun) do was_begun[id] = true end
+  for _, id in ipairs(mine.finished) do is_finished[id] = true end
+  note(runs)
   local todo, expected, spent, left = {}, 0, 0, 0
   for _, item in ipairs(list) do
-    if not left_by(item) then
+    local there = is_finished[item_page.id_of(item)] and left_by(item)
+    if not there or there.mode ~= mode or there.device ~= options.device then
       todo[#todo + 1] = item
       left = left + item.seconds
     end
@@ -163,20 +204,24 @@ local function run_all(list)
     local id, start = item_page.id_of(item), clock()
     bar:show(id .. (expected > 0 and ", " .. minutes_text(left * spent / expected) .. " left in all" or ""))
     if not was_begun[id] then
-      begun[#begun + 1] = id
-      note_begun(begun)
+      mine.begun[#mine.begun + 1] = id
+      note(runs)
     end
     failures[id] = run(item, was_begun[id])
+    if not failures[id] then mine.finished[#mine.finished + 1] = id end
+    note(runs)
     bar:finish()
     local seconds = clock() - start
     spent, expected, left = spent + seconds, expected + item.seconds, left - item.seconds
     local result = left_by(item)
-    print(string.format("%-16s %6s  %s", id, minutes_text(seconds), failures[id] and "failed: " .. failures[id]:sub(1,
-      46) or counts_text(result.verdicts)))
+    print(string.format("%-16s %6s  %s", id, minutes_text(seconds), failures[id] and "failed:"
+      or counts_text(result.verdicts)))
+    if failures[id] then print(wrapped(failures[id], 80)) end
     bar:step()
   end
   bar:finish()
-  os.remove(running)
+  runs[key] = nil
+  if next(runs) then note(runs) else os.remove(running) end
   return failures
 end
 
@@ -191,7 +236,7 @@ local function results_of(failures)
   for i, item in ipairs(items) do
     local id = item_page.id_of(item)
     local reason = failures[id] or (options.device == "gpu" and not item.gpu and "it has no times of a GPU"
-      or "left out by --only")
+      or all_items and "it has not been run" or "left out by --only")
     results[i] = not failures[id] and left_by(item) or item_page.not_run(item, mode, options.device, reason)
   end
   return results
@@ -215,11 +260,14 @@ end
 -- The other run: {name, verdicts by id, items by id}; nil where none is asked for.
 local function other_run()
   if options.compare == "" then return nil end
-  local value = read_json(options.compare)
-  local list = type(value) == "table" and (value.items and verdict_list(value.items) or value)
-  if not list or not list[1] or not list[1].id then
-    exit(2, string.format("--compare: %q, expected an items.json or verdicts.json of reproduce.lua", options.compare))
+  local value = run_file.read(options.compare)
+  local of_items = type(value) == "table" and value.items ~= nil
+  local wrong = of_items and run_file.wrong_run(value) or not of_items and run_file.wrong_verdicts(value) or nil
+  if wrong then
+    exit(2, string.format("--compare: %q%s, expected an items.json or verdicts.json of reproduce.lua",
+      options.compare, value ~= nil and " has " .. wrong or ""))
   end
+  local list = of_items and verdict_list(value.items) or value
   local other, dated = { verdicts = {}, items = {}, name = options.compare }, nil
   for _, v in ipairs(list) do
     other.verdicts[v.id] = v
@@ -280,17 +328,18 @@ end
 local function costs(results)
   local rows = {}
   for _, item in ipairs(results) do
+    local form = item.resumed and "> %.2f" or "%.2f"
     rows[#rows + 1] = { claims = #item.claims > 0 and table.concat(item.claims, " ") or "–", command = item.command,
-      minutes = item.seconds / 60,
-      processor = item.processor_seconds and item.processor_seconds / 60 or "–",
+      minutes = form:format(item.seconds / 60),
+      processor = item.processor_seconds and form:format(item.processor_seconds / 60) or "–",
       memory = item.memory or "–", machine = item.origin.device or item.origin.processor or "–",
       address = item_page.claim_link(item.claims[1], folder, options.save) }
   end
   return text_table(rows, { title = "What each command takes", columns = {
     { key = "claims", link = function(row) return row.address end }, "command",
-    { key = "minutes", format = "%.2f", align = "right" },
-    { key = "processor", title = "of processors", format = "%.2f", align = "right" },
-    { key = "memory", unit = "bytes" }, "machine" } })
+    { key = "minutes", align = "right" }, { key = "processor", title = "of processors", align = "right" },
+    { key = "memory", unit = "bytes" }, "machine" },
+    note = "> of an item that went on after it was stopped: its last stretch" })
 end
 
 local rules = [[
@@ -311,6 +360,9 @@ undecided otherwise.
 
 crossover: the spans of lengths between which one method overtakes another for good have lengths in common. Undecided
 where those of the quartiles say both, or where what was measured ends before it.
+
+which is faster: one of several where all others take more than 25 % longer, and not where another one is faster by
+more than that; undecided otherwise. A ratio that is stated differs where it is missed by more than 25 %.
 
 figures of the text: within ± 25 % where no other share is named.
 
@@ -368,20 +420,24 @@ end
 
 -- The items of another run, in place of one of this machine.
 local function given_run(path)
-  local value = read_json(path)
-  if type(value) ~= "table" or type(value.items) ~= "table" then
-    exit(2, string.format("--from: %q, expected an items.json of reproduce.lua", path))
+  local value = run_file.read(path)
+  local wrong = run_file.wrong_run(value)
+  if wrong then
+    exit(2, string.format("--from: %q%s, expected an items.json of reproduce.lua", path,
+      value ~= nil and " has " .. wrong or ""))
   end
   return value
 end
 
--- The items that have nothing of their own, though this device can run them: they failed or have not been run.
-local function not_finished(results)
-  local names, of_gpu = {}, {}
+-- The items, all unless --only names some, that have nothing of their own though this device can run them: they failed,
+-- have not been run, or a run that was given lacks them.
+local function not_finished(results, device)
+  local names, there, of_gpu = {}, {}, {}
+  for _, item in ipairs(results) do there[item_page.id_of(item)] = item.title ~= "not run" end
   for _, item in ipairs(items) do of_gpu[item_page.id_of(item)] = item.gpu end
-  for _, item in ipairs(results) do
-    local runs = item.device ~= "gpu" or of_gpu[item_page.id_of(item)]
-    if item.title == "not run" and runs then names[#names + 1] = item_page.id_of(item) end
+  for _, item in ipairs(all_items and items or results) do
+    local id = item_page.id_of(item)
+    if (device ~= "gpu" or of_gpu[id]) and not there[id] then names[#names + 1] = id end
   end
   return names
 end
@@ -415,21 +471,31 @@ local function changed_sources(results)
   return names
 end
 
-local failures, given = {}, options.from ~= "" and given_run(options.from) or nil
-if not given and not options.page then failures = run_all(chosen()) end
+-- What is wrong with a file or a folder is one sentence, and no trace of where this script found it.
+local function or_exit(f, ...)
+  local good, value = pcall(f, ...)
+  if good then return value end
+  if type(value) == "string" and not value:find("interrupted", 1, true) then
+    exit(1, (value:gsub("^%S+%.lua:%d+: ", "")))
+  end
+  error(value, 0)
+end
+
+local other, failures, given = other_run(), {}, options.from ~= "" and given_run(options.from) or nil
+or_exit(mkpath, options.save)
+if not given and not options.page then failures = or_exit(run_all, chosen()) end
 local whole = given or { mode = mode, device = options.device, items = results_of(failures) }
 local results = whole.items
-local list = verdict_list(results)
-mkpath(options.save)
-save(options.save .. "/verdicts.json", list)
-save(options.save .. "/items.json", whole)
+local list = or_exit(verdict_list, results)
+or_exit(save, options.save .. "/verdicts.json", list)
+or_exit(save, options.save .. "/items.json", whole)
+or_exit(page_of, results, list, other)
 local to_publish = options.publish and wanted_of(results) or {}
-local unfinished, dirty = not_finished(to_publish), #changed_sources(to_publish) > 0
-local others = given and {} or of_another_run(to_publish)
+local unfinished = options.publish and not_finished(to_publish, whole.device) or {}
+local others, dirty = given and {} or of_another_run(to_publish), #changed_sources(to_publish) > 0
 if options.publish and #unfinished == 0 and #others == 0 and not dirty then
-  if all_items then published.publish(folder, whole) else published.add(folder, whole, to_publish) end
+  or_exit(all_items and published.publish or published.add, folder, whole, to_publish)
 end
-page_of(results, list, other_run())
 print()
 print(total_text(list))
 print(options.save .. ": index.html, verdicts.json, items.json")

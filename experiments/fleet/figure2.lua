@@ -68,21 +68,17 @@ local longest
 for _, N in ipairs(item.options.lengths) do
   if times.FA[N].ours then longest = N end
 end
-local function fastest_at(N)
-  local best
-  for _, label in ipairs(labels) do
-    local cell = times[label][N]
-    if cell.ours and label ~= "FlashAttention-2" and not (best and times[best][N].ours <= cell.ours) then
-      best = label
-    end
-  end
-  return best
-end
 local from = 64000
 if longest and longest > from then
-  local best = fastest_at(longest)
-  item:judge("FleetAttention is the fastest beyond 64k tokens", "time", verdicts.whether(best == "FA",
-    string.format("at N = %d: %s", longest, known[best])))
+  local list = {}
+  for _, label in ipairs(labels) do
+    if label ~= "FlashAttention-2" then
+      list[#list + 1] = { method = known[label], time = times[label][longest].ours }
+    end
+  end
+  local verdict = verdicts.fastest(known.FA, list)
+  verdict.statistic = string.format("at N = %d: %s", longest, verdict.statistic)
+  item:judge("FleetAttention is the fastest beyond 64k tokens", "time", verdict)
 else
   item:judge("FleetAttention is the fastest beyond 64k tokens", "time",
     verdicts.not_run("no length beyond 64k in this mode"))

@@ -20,6 +20,11 @@ local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "fleet", nam
   rules = { device = { "cpu" }, limit = { 1 }, shots = { 0 } },
   differs = "Printed: vicuna-7b on MMLU. Here: small models, the next token of four held-out passages. Statements "
     .. "about the printed cells are recomputed from them." })
+if item.options.mmlu ~= "" then -- before the tables, which take minutes
+  local there, why = io.open(item.options.mmlu)
+  if not there then exit(2, "--mmlu: " .. why) end
+  there:close()
+end
 local subjects = { "stem", "humanities", "social_science", "other" }
 local rows, by, worst, where, means = {}, {}, 0, "", 0
 for i, row in ipairs(item:printed()) do

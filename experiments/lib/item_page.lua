@@ -10,16 +10,42 @@ local elsewhere = { E4 = "gates", F10 = "backward", G7 = "backward", G8 = "backw
   G10 = "backward", H1 = "energy", H2 = "energy", H3 = "energy", H4 = "energy", H12 = "energy", H17 = "energy",
   H18 = "energy", H19 = "energy", H21 = "energy" }
 
+local here -- the working directory, asked for once
+
+-- The names on the way from the root to a path, without "." and "..".
+local function steps_to(path)
+  if path:sub(1, 1) ~= "/" then
+    if not here then
+      local pipe = io.popen("pwd")
+      here = pipe:read("l")
+      pipe:close()
+    end
+    path = here .. "/" .. path
+  end
+  local steps = {}
+  for step in path:gmatch("[^/]+") do
+    if step == ".." then steps[#steps] = nil
+    elseif step ~= "." then steps[#steps + 1] = step end
+  end
+  return steps
+end
+
+-- The way from one folder to a path.
+local function between(from, to)
+  local same = 0
+  while same < #from and same < #to - 1 and from[same + 1] == to[same + 1] do same = same + 1 end
+  local way = {}
+  for _ = same + 1, #from do way[#way + 1] = ".." end
+  for i = same + 1, #to do way[#way + 1] = to[i] end
+  return table.concat(way, "/")
+end
+
 --- Where a claim of proofs/ stands: the address of its file from a page in `page_folder`; nil for no claim.
 function item_page.claim_link(claim, experiments, page_folder)
   if not claim then return nil end
   local file = elsewhere[claim] or proofs[claim:sub(1, 1)]
   if not file then return nil end
-  local root = experiments:match("^(.*)/[^/]*$") or "."
-  if root:sub(1, 1) == "/" or page_folder:sub(1, 1) == "/" then
-    return (root:sub(1, 1) == "/" and "file://" or "") .. root .. "/proofs/" .. file .. ".md"
-  end
-  return page_folder:gsub("[^/]+", "..") .. "/" .. root .. "/proofs/" .. file .. ".md"
+  return between(steps_to(page_folder), steps_to(experiments .. "/../proofs/" .. file .. ".md"))
 end
 
 function item_page.id_of(item) return item.document .. "/" .. item.name end
@@ -113,6 +139,7 @@ function item_page.parts_of(item, experiments, page_folder, other)
   if in_use then add(in_use) end
   add_parts(add, item.parts)
   if other and other.item then add_parts(add, other.item.parts, other.name) end
+  if item.title == "not run" then return parts end
   local origin = item.origin or {}
   add(string.format("%s, %d threads; causeway %s%s; seed %s; %s; %s of %s and %s of memory.",
     origin.device or origin.processor or "?",

@@ -158,11 +158,16 @@ function models.times(item, what)
   end
 end
 
+--- The verdict on times of a small model, which are not judged; nil of another.
+function models.small(what)
+  return what.size == "tiny" and verdicts.not_run("a small model in the place of the printed one: without --quick")
+    or nil
+end
+
 --- Order and ratio of times beside the printed ones, cells as for verdicts.same_order; of a small model they say
 --- nothing of the printed one.
 function models.judge_times(item, cells, what)
-  local small = what.size == "tiny"
-    and verdicts.not_run("a small model in the place of the printed one: without --quick")
+  local small = models.small(what)
   item:judge("order of methods", "time", small or verdicts.same_order(cells))
   item:judge("ratio to the document", "time", small or verdicts.constant_ratio(cells))
 end

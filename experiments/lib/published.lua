@@ -90,19 +90,20 @@ end
 function published.map(runs)
   local rows, sums = {}, {}
   for _, run in ipairs(runs) do
-    local count, seconds, processors, where, seen = 0, 0, 0, {}, {}
+    local count, seconds, processors, where, seen, resumed = 0, 0, 0, {}, {}, false
     for _, item in ipairs(run.items) do
       local row = took(item)
       if row then
         rows[#rows + 1] = row
         count, seconds = count + 1, seconds + item.seconds
-        processors = processors + (item.processor_seconds or item.seconds)
+        processors, resumed = processors + (item.processor_seconds or item.seconds), resumed or item.resumed
         local there = machine_of(item) .. ", " .. day_of(item)
         if not seen[there] then where[#where + 1], seen[there] = there, true end
       end
     end
-    sums[#sums + 1] = string.format("%d items in %.1f minutes, %.1f of processors, on %s.", count, seconds / 60,
-      processors / 60, table.concat(where, "; "))
+    local more = resumed and "more than " or ""
+    sums[#sums + 1] = string.format("%d items in %s%.1f minutes, %s%.1f of processors, on %s.", count, more,
+      seconds / 60, more, processors / 60, table.concat(where, "; "))
   end
   return markdown({ "claims", "command", "minutes", "of processors", "MiB", "machine" }, rows) .. "\n\n"
     .. table.concat(sums, "\n")

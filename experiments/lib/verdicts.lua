@@ -40,6 +40,48 @@ function verdicts.near(ours, printed, share)
     number(printed, 4), 100 * off), ours)
 end
 
+-- ── Which is faster ──
+
+--- One of the methods is the fastest: all others take more than 25 % longer; it differs where another one is faster by
+--- more. times: a list of {method =, time =}, those without a number left out.
+function verdicts.fastest(method, times)
+  local own, best, next_best
+  for _, t in ipairs(times) do
+    if type(t.time) == "number" then
+      if t.method == method then own = t end
+      if not best or t.time < best.time then best = t end
+      if t.method ~= method and not (next_best and next_best.time <= t.time) then next_best = t end
+    end
+  end
+  if not own or not next_best then return verdicts.not_run("that method, or all others, have no time") end
+  local ratio = next_best.time / own.time
+  local word = ratio > 1 + verdicts.margin and "holds" or 1 / ratio > 1 + verdicts.margin and "differs" or "undecided"
+  local text = string.format("%s is the fastest; %s takes %s times as long as %s", best.method, next_best.method,
+    number(ratio), method)
+  return { verdict = word, value = ratio, statistic = text }
+end
+
+--- A ratio of times is as large as stated; it differs where it is more than 25 % less.
+function verdicts.at_least(ratio, least, text)
+  local word = ratio >= least and "holds" or ratio * (1 + verdicts.margin) < least and "differs" or "undecided"
+  return { verdict = word, value = ratio, statistic = text }
+end
+
+--- One of two is the faster one everywhere: all ratios of the other's time to its own are above 1.25; it differs where
+--- one is below 1 / 1.25.
+function verdicts.always_faster(ratios, what)
+  if #ratios == 0 then return verdicts.not_run("nothing has both times") end
+  local faster, slower, least = 0, 0, math.huge
+  for _, ratio in ipairs(ratios) do
+    if ratio > 1 + verdicts.margin then faster = faster + 1 end
+    if ratio * (1 + verdicts.margin) < 1 then slower = slower + 1 end
+    least = math.min(least, ratio)
+  end
+  local word = slower > 0 and "differs" or faster == #ratios and "holds" or "undecided"
+  return { verdict = word, value = least, statistic = string.format(
+    "%d of %d %s by more than 25 %%, slower in %d; the least ratio %s", faster, #ratios, what, slower, number(least)) }
+end
+
 -- ── Growth ──
 
 -- 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.

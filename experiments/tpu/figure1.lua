@@ -134,7 +134,7 @@ end
 local slowdown = "the outer product is at least two orders of magnitude slower"
 if longest then
   local ratio = time.forward["outer-product"][longest] / time.forward.hybrid[longest]
-  item:judge(slowdown, "time", verdicts.whether(ratio >= least, string.format("%.1f × at N = %d", ratio, longest)),
+  item:judge(slowdown, "time", verdicts.at_least(ratio, least, string.format("%.1f × at N = %d", ratio, longest)),
     "G11")
 else
   item:judge(slowdown, "time", verdicts.not_run("no length with both times"), "G11")

@@ -81,8 +81,9 @@ TEST_CASE("fleet/table2 asks the questions of MMLU in their groups", "[experimen
     CHECK(contains(output.out, "expected at most"));
     const Output refused = run_in(folder, {experiments + "fleet/table2.lua", "--quick", "--mmlu", folder / "none",
                                            "--model", experiments + "data/tiny-llama"});
-    CHECK(refused.status != 0);
-    CHECK(contains(refused.err, "none holds no folder test"));
+    CHECK(refused.status == 2);
+    CHECK(refused.err == "error: --mmlu: " + (folder / "none") + ": No such file or directory\n");
+    CHECK_FALSE(contains(refused.out, "Table 2"));  // said before anything is computed
 }
 
 TEST_CASE("models/linearise fits every map to the attention of a layer", "[experiments][model]") {

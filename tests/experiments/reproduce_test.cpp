@@ -308,7 +308,8 @@ TEST_CASE("reproduce runs items, judges them and writes one page", "[experiments
         json item = json::parse(read_bytes(kept));
         item["date"] = "before";
         write_bytes(kept, item.dump());
-        write_bytes(place + "running.json", R"({"mode": "quick", "device": "cpu", "only": "leet/table2,tpu/quoted"})");
+        write_bytes(place + "running.json",
+                    R"({"runs": {"quick cpu leet/table2,tpu/quoted": {"finished": ["leet/table2", "tpu/quoted"]}}})");
         std::filesystem::remove(place + "tpu/quoted/item.json");
         const Output on = reproduce(folder, {"--quick", "--only", "leet/table2,tpu/quoted"});
         CHECK(on.status == 0);
@@ -330,8 +331,7 @@ TEST_CASE("rows of an earlier run are kept for the items that the stopped run ha
     const auto stopped = [&](const std::string& begun) {
         std::filesystem::remove(place + "fleet/table4/item.json");
         replace_medians(place + "fleet/table4/quick/rows.jsonl", "0.125");
-        write_bytes(place + "running.json",
-                    R"({"mode": "quick", "device": "cpu", "only": "fleet/table4", "begun": [)" + begun + "]}");
+        write_bytes(place + "running.json", R"({"runs": {"quick cpu fleet/table4": {"begun": [)" + begun + "]}}}");
     };
     const auto kept = [&] {
         REQUIRE(reproduce(folder, command).status == 0);
@@ -590,7 +590,7 @@ TEST_CASE("a page is made from the run that is kept", "[experiments][reproduce]"
     CHECK(json::parse(read_bytes(folder / "results/reproduce/verdicts.json")).size() == count);
     write_bytes(folder / "none.json", "[]");
     CHECK(reproduce(folder, {"--from", "none.json"}).err ==
-          "error: --from: \"none.json\", expected an items.json of reproduce.lua\n");
+          "error: --from: \"none.json\" has no items, expected an items.json of reproduce.lua\n");
 }
 
 TEST_CASE("a run is published whole and in one mode", "[experiments][reproduce]") {
@@ -650,13 +650,126 @@ TEST_CASE("a run is published whole and in one mode", "[experiments][reproduce]"
     expected[2] = 120;
     CHECK(kept_seconds() == expected);
     const std::string of_both = read_bytes(folder / "docs/reproduction.md");
-    CHECK(contains(of_both, "\n2 items in 3.0 minutes, "));
+    CHECK(contains(of_both, "\n2 items in more than 3.0 minutes, "));
     CHECK(contains(of_both, "| 1.00 | "));
     CHECK(contains(of_both, "| > 2.00 | "));
     const Output mixed = publish({"--only", "fleet/table1,fleet/table2"});
     CHECK(mixed.status == 1);
     CHECK(contains(mixed.err, "of another mode than standard or not of the cpu: fleet/table2\n"));
     CHECK(kept_seconds() == expected);
+}
+
+TEST_CASE("a run that was stopped is left alone by others", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const std::string place = folder / "results/reproduce/";
+    std::filesystem::create_directories(place);
+    write_bytes(place + "running.json",
+                R"({"runs": {"quick cpu leet/table2,tpu/quoted": {"begun": ["leet/table2"]}}, "process": 0})");
+    const Output other = reproduce(folder, {"--only", "gates/views"});
+    CHECK(other.status == 2);
+    CHECK(other.err ==
+          "error: --save: in results/reproduce a run was stopped, with --quick --only leet/table2,tpu/quoted; its "
+          "command goes on, --fresh drops it, another folder leaves it alone\n");
+    CHECK(reproduce(folder, {"--quick", "--only", "gates/views"}).status == 0);
+    const json note = json::parse(read_bytes(place + "running.json"));
+    CHECK(note["runs"].contains("quick cpu leet/table2,tpu/quoted"));
+    CHECK(note["runs"].size() == 1);
+    CHECK(reproduce(folder, {"--fresh", "--only", "gates/views"}).status == 0);
+    CHECK_FALSE(std::filesystem::exists(place + "running.json"));
+
+    const pid_t process = start_program(folder, {experiments + "reproduce.lua", "--quick", "--only", "leet/table4"});
+    REQUIRE(wait_for_file(place + "leet/table4/quick/rows.jsonl"));
+    const Output second = reproduce(folder, {"--quick", "--only", "gates"});
+    CHECK(second.status == 2);
+    CHECK(second.err == "error: --save: process " + std::to_string(process) +
+                            " is reproducing into results/reproduce, expected its end or another folder\n");
+    REQUIRE(kill(process, SIGKILL) == 0);
+    REQUIRE(waitpid(process, nullptr, 0) == process);
+}
+
+TEST_CASE("files of a run that are damaged cost a sentence, and nothing that was there", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    const std::string place = folder / "results/reproduce/";
+    REQUIRE(reproduce(folder, {"--quick", "--only", "gates/views"}).status == 0);
+    const std::string before = read_bytes(place + "items.json");
+    const json good = json::parse(read_bytes(experiments + "data/runs/cpu-quick.json"));
+    const auto refused = [&](const std::string& option, const json& run) {
+        write_bytes(folder / "run.json", run.dump());
+        const Output output = reproduce(folder, {"--" + option, "run.json"});
+        CAPTURE(option, run.dump().substr(0, 80), output.err);
+        CHECK(output.status == 2);
+        CHECK(std::count(output.err.begin(), output.err.end(), '\n') == 1);
+        CHECK(contains(output.err, "error: --" + option + ": \"run.json\" has "));
+    };
+    const auto with = [&](const char* field, const json& value) {
+        json run = good;
+        run["items"][0][field] = value;
+        return run;
+    };
+    for (const char* option : {"from", "compare"}) {
+        for (const json& run :
+             {json::parse("5"), json::parse("[]"), json::parse(R"({"items": 5})"), json::parse(R"({"items": ["a"]})"),
+              json::parse(R"({"mode": "quick", "device": "cpu", "items": []})"), with("parts", nullptr),
+              with("verdicts", json::parse(R"([{"what": "x", "kind": "time", "verdict": "banana"}])")),
+              with("origin", 5), with("seconds", "x"), with("claims", json::parse("[1]")), with("document", "other")})
+            refused(option, run);
+    }
+    refused("compare", json::parse(R"([{"id": 1}])"));
+    CHECK(reproduce(folder, {"--from", ""}).err == "error: --from: \"\", expected the name of a file\n");
+    CHECK(read_bytes(place + "items.json") == before);
+    // Before anything is run.
+    CHECK(reproduce(folder, {"--quick", "--compare", "none.json"}).status == 2);
+
+    for (const char* note : {"null", "5", R"({"runs": 5})", R"({"runs": {"x": 1, "quick cpu gates/views": 5}})"}) {
+        write_bytes(place + "running.json", note);
+        CHECK(reproduce(folder, {"--quick", "--fresh", "--only", "gates/views"}).status == 0);
+    }
+    write_bytes(place + "gates/views/item.json", R"({"verdicts": []})");
+    CHECK(contains(reproduce(folder, {"--quick", "--page"}).out, "31 not run."));
+    const Output nowhere = reproduce(folder, {"--quick", "--only", "gates/views", "--save", "/proc/nope"});
+    CHECK(nowhere.status == 1);
+    CHECK(nowhere.err == "error: cannot make the folder /proc/nope: No such file or directory\n");
+
+    // One item of many is no whole run.
+    json few = good;
+    few["items"] = json::array({good["items"][0]});
+    write_bytes(folder / "run.json", few.dump());
+    const Output part = reproduce(folder, {"--from", "run.json", "--publish"});
+    CHECK(part.status == 1);
+    CHECK(contains(part.err, "--publish: nothing is published, for these items have not finished: fleet/table2"));
+}
+
+TEST_CASE("which is faster is undecided between times that are close", "[experiments][reproduce]") {
+    Shell lua;
+    lua("v = dofile('" + experiments + "lib/verdicts.lua')");
+    const auto fastest = [&](const std::string& times) {
+        return lua("return v.fastest('a', {" + times + "}).verdict");
+    };
+    CHECK(fastest("{method = 'a', time = 1}, {method = 'b', time = 1.3}") == "holds");
+    CHECK(fastest("{method = 'a', time = 1}, {method = 'b', time = 1.2}") == "undecided");
+    CHECK(fastest("{method = 'a', time = 1.2}, {method = 'b', time = 1}, {method = 'c', time = 9}") == "undecided");
+    CHECK(fastest("{method = 'a', time = 1.3}, {method = 'b', time = 1}") == "differs");
+    CHECK(fastest("{method = 'a', time = 'OOM'}, {method = 'b', time = 1}") == "not run");
+    CHECK(lua("return v.at_least(93.8, 100, '').verdict") == "undecided");
+    CHECK(lua("return v.at_least(79, 100, '').verdict") == "differs");
+    CHECK(lua("return v.at_least(100, 100, '').verdict") == "holds");
+    CHECK(lua("return v.always_faster({1.5, 1.3}, 'x').verdict") == "holds");
+    CHECK(lua("return v.always_faster({1.5, 1.2}, 'x').verdict") == "undecided");
+    CHECK(lua("return v.always_faster({1.5, 0.7}, 'x').verdict") == "differs");
+}
+
+TEST_CASE("links to claims lead to proofs from any folder", "[experiments][reproduce]") {
+    Shell lua;
+    lua("p = dofile('" + experiments + "lib/item_page.lua')");
+    const auto link = [&](const std::string& root, const std::string& page) {
+        return lua("return p.claim_link('B1', '" + root + "', '" + page + "')");
+    };
+    CHECK(link("experiments", "results/x") == "../../proofs/exact.md");
+    CHECK(link("experiments", "./results/./x") == "../../proofs/exact.md");
+    CHECK(link("/a/experiments", "/a/results/x") == "../../proofs/exact.md");
+    CHECK(link("/a/experiments", "/b/x") == "../../a/proofs/exact.md");
+    CHECK(contains(link(".", "e"), "/proofs/exact.md"));
+    CHECK(link("experiments", "../out").substr(0, 3) == "../");
 }
 
 TEST_CASE("an empty cell is an error", "[experiments][reproduce]") {
@@ -676,6 +789,7 @@ TEST_CASE("reproduce refuses what it does not know", "[experiments][reproduce]")
           "error: --quick: given together with --full, expected one of them\n");
     CHECK(run_in(folder, {experiments + "leet/table3.lua", "--quick", "--full"}).err ==
           "error: --quick: given together with --full, expected one of them\n");
+    CHECK(reproduce(folder, {"--compare", ""}).err == "error: --compare: \"\", expected the name of a file\n");
     CHECK(run_in(folder, {experiments + "leet/table1.lua", "--device", "gpu"}).err ==
           "error: --device: \"gpu\", expected cpu\n");
 }
