@@ -1,0 +1,8 @@
+# The tests of the GPU with one GPU that counts as several: causeway-gpu-tests-on-one.
+add_executable(causeway-gpu-tests-on-one EXCLUDE_FROM_ALL main.cpp paths.cpp proofs/claims.cpp ${CMAKE_CURRENT_LIST_DIR}/devices.cpp
+  ${CMAKE_CURRENT_LIST_DIR}/messages.cpp)
+target_link_libraries(causeway-gpu-tests-on-one PRIVATE gpu-test-objects causeway_flags)
+foreach(name cudaGetDeviceCount cudaGetDevice cudaSetDevice cudaDeviceGetAttribute cudaDeviceGetDefaultMemPool cudaGetDeviceProperties
+    cudaMemcpyPeerAsync cudaMemcpy3DPeerAsync dlopen dlsym)
+  target_link_options(causeway-gpu-tests-on-one PRIVATE -Wl,--wrap=${name})
+endforeach()
