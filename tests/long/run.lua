@@ -6,7 +6,8 @@
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
 -- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10); a fuzzer ends before it
--- behind ten million files, and the prompt behind a million sequences of keys, which all processors share out.
+-- behind ten million files, and the prompt behind a million sequences of keys. All processors share these out, and the
+-- tests for aarch64.
 -- CAUSEWAY_LONG_PLACES is how many places of each example are tried, at random, by those that could try all (all).
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
@@ -22,9 +23,13 @@ local function in_words(text)
   return tonumber(cases), tonumber(faults)
 end
 
+-- The sum over those that ran at once.
 local function of_tests(text)
-  local passed, failed = text:match(".*%f[%d](%d+) passed, (%d+) failed")
-  return passed and passed + failed, tonumber(failed)
+  local tests, faults
+  for passed, failed in text:gmatch("%f[%d](%d+) passed, (%d+) failed") do
+    tests, faults = (tests or 0) + passed + failed, (faults or 0) + tonumber(failed)
+  end
+  return tests, faults
 end
 
 -- The sum over those that ran at once.
@@ -39,7 +44,11 @@ local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
     command = "$BUILD/tests/causeway-tests" },
   { name = "aarch64", what = "tests of core and proofs, built for aarch64 and run under qemu-user", read = of_tests,
-    command = "QEMU_LD_PREFIX=$BUILD-aarch64/root qemu-aarch64 $BUILD-aarch64/tests/causeway-tests",
+    before = "rm -rf $BUILD-aarch64/shares; mkdir $BUILD-aarch64/shares",
+    command = "cd $BUILD-aarch64 && export QEMU_LD_PREFIX=$PWD/root && " ..
+      "qemu-aarch64 tests/causeway-tests --list-test-names-only | split -n r/$SHARES - shares/ && ls shares | " ..
+      "xargs -P $PROCESSORS -I{} sh -c 'qemu-aarch64 tests/causeway-tests -f shares/{} >shares/{}.log 2>&1'; " ..
+      "status=$?; tail -qn 200 shares/*.log; exit $status",
     needs = "$BUILD-aarch64/tests/causeway-tests" },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
     read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
@@ -82,7 +91,7 @@ local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" },
 for _, pair in ipairs(fuzzed) do
   local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
   runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzers,
-    command = (("seq $FUZZERS | xargs -P $FUZZERS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
+    command = (("seq $PROCESSORS | xargs -P $PROCESSORS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
       "-max_total_time=$SECONDS -runs=$FILES -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 " ..
       (pair[3] or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; " ..
       "tail -qn 80 $FUZZ/NAME-*.log; exit $status"):gsub("NAME", format)),
@@ -184,8 +193,8 @@ local processors = tonumber((output_of("nproc"))) or 1
 local prompts = math.max(6, processors)
 -- The adversary climbs some hundred bounds.
 local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60),
-  MOST = ("%d"):format(most), FUZZERS = tostring(processors), FILES = ("%d"):format(1e7 // processors + 1),
-  PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
+  MOST = ("%d"):format(most), PROCESSORS = tostring(processors), SHARES = tostring(8 * processors),
+  FILES = ("%d"):format(1e7 // processors + 1), PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
 local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
 local chosen, exact = {}, {}
