@@ -46,7 +46,8 @@ local runs = {
   { name = "aarch64", what = "tests of core and proofs, built for aarch64 and run under qemu-user", read = of_tests,
     before = "rm -rf $BUILD-aarch64/shares; mkdir $BUILD-aarch64/shares",
     command = "cd $BUILD-aarch64 && export QEMU_LD_PREFIX=$PWD/root && " ..
-      "qemu-aarch64 tests/causeway-tests --list-test-names-only | split -n r/$SHARES - shares/ && ls shares | " ..
+      "qemu-aarch64 tests/causeway-tests --list-test-names-only | sed 's/,/\\\\,/g' | " ..
+      "split -n r/$SHARES - shares/ && ls shares | " ..
       "xargs -P $PROCESSORS -I{} sh -c 'qemu-aarch64 tests/causeway-tests -f shares/{} >shares/{}.log 2>&1'; " ..
       "status=$?; tail -qn 200 shares/*.log; exit $status",
     needs = "$BUILD-aarch64/tests/causeway-tests" },
