@@ -191,7 +191,7 @@ local build = arg[1] or error("expected the build folder, or --table", 0)
 local only = arg[2] == "--only" and arg[3] or ""
 local fuzz = build .. "-fuzz"
 local processors = tonumber((output_of("nproc"))) or 1
-local prompts = math.max(6, processors)
+local prompts = math.max(6, 3 * processors)  -- which wait for one another's answers most of the time
 -- The adversary climbs some hundred bounds.
 local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60),
   MOST = ("%d"):format(most), PROCESSORS = tostring(processors), SHARES = tostring(8 * processors),
