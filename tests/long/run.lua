@@ -23,7 +23,15 @@ local function in_words(text)
   return tonumber(cases), tonumber(faults)
 end
 
--- The sum over those that ran at once.
+-- The sums over those that ran at once.
+local function of_shares(text)
+  local cases, faults
+  for tried, found in text:gmatch("gpu%-faults: .-%f[%d](%d+) cases, .-(%d+) faults") do
+    cases, faults = (cases or 0) + tried, (faults or 0) + tonumber(found)
+  end
+  return cases, faults
+end
+
 local function of_tests(text)
   local tests, faults
   for passed, failed in text:gmatch("%f[%d](%d+) passed, (%d+) failed") do
@@ -32,13 +40,15 @@ local function of_tests(text)
   return tests, faults
 end
 
--- The sum over those that ran at once.
 local function of_fuzzers(text, status)
   local files
   for count in text:gmatch("number_of_executed_units:%s*(%d+)") do files = (files or 0) + tonumber(count) end
   return files, status == 0 and 0 or 1
 end
 
+-- A share for each processor. Those that connect GPUs run one by one.
+local refused = "seq $PROCESSORS | xargs -P $PROCESSORS -I{} " ..
+  "$BUILD/tests/causeway-gpu-faults --share {}/$PROCESSORS --most $MOST"
 local typed = "$BUILD/tests/causeway-keys --at-once $PROMPTS --seconds $SECONDS --sequences $KEYS "
 local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
@@ -56,13 +66,13 @@ local runs = {
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads" },
   { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
-    read = in_words, command = "$BUILD/tests/causeway-gpu-faults --most $MOST",
+    read = of_shares, command = refused .. " --devices 1", gpu = true,
     needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "cuda-two", what = "the same in calls that take two GPUs", read = in_words,
     command = "$BUILD/tests/causeway-gpu-faults --only 'on 2' --most $MOST",
     needs = "$BUILD/tests/causeway-gpu-faults" },
-  { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = in_words,
-    command = "$BUILD/tests/causeway-gpu-faults --pretend --most $MOST",
+  { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = of_shares,
+    command = refused .. " --pretend",
     needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },

@@ -4,15 +4,16 @@
 // comes nevertheless must be the right one; the thread must be on the device it was on; another call, and the same one
 // again, must then be right; memory, streams, events and graphs must be given back.
 //
-//   causeway-gpu-faults [--pretend] [--most N] [--only WORD] [--devices P] [--at N [--lasting] [--memory]] [--list]
-//                       [--verbose]
+//   causeway-gpu-faults [--pretend] [--most N] [--only WORD] [--share I/N] [--devices P]
+//                       [--at N [--lasting] [--memory]] [--list] [--verbose]
 //
 // --pretend: on devices that do not exist, whose kernels do nothing (a result that then differs from run to run is not
 // looked at); else on the GPUs here. --most: at most N places of each case, spread over all of them, and a tenth of
 // that where NCCL has to connect GPUs anew; else every one. --devices: GPUs that may be used (all; 2 that do not
 // exist).
-// --at: only the N-th call, in this process, for a debugger. The last line of the output counts cases and faults; exit
-// status 1 where there was a fault, 3 where there is no GPU.
+// --share: the I-th of N shares of the calls, for N processes at once. --at: only the N-th call, in this process, for a
+// debugger. The last line of the output counts cases and faults; exit status 1 where there was a fault, 3 where there
+// is no GPU.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -34,6 +35,7 @@ struct Request {
     long most = 0;  // places of a case; 0: all
     int devices = 0;
     std::string only;
+    std::size_t share = 1, shares = 1;
     Place at;
     bool pretend = false, list = false, verbose = false;
 };
@@ -288,6 +290,8 @@ int run(const Request& request) {
     if (request.pretend) pretend(request.devices > 0 ? request.devices : 2);
     std::vector<Case> cases = all_cases();
     std::erase_if(cases, [&](const Case& c) { return c.name.find(request.only) == std::string::npos; });
+    for (std::size_t i = cases.size(); i-- > 0;)
+        if (i % request.shares != request.share - 1) cases.erase(cases.begin() + static_cast<std::ptrdiff_t>(i));
     if (request.list)
         for (const Case& c : cases) std::printf("%s\n", c.name.c_str());
     if (request.at.first > 0)
@@ -313,6 +317,9 @@ int main(int argc, char** argv) {
         if (word == "--most") request.most = std::atol(value());
         else if (word == "--devices") request.devices = std::atoi(value());
         else if (word == "--only") request.only = value();
+        else if (word == "--share" && std::sscanf(value(), "%zu/%zu", &request.share, &request.shares) == 2 &&
+                 1 <= request.share && request.share <= request.shares)
+            continue;
         else if (word == "--pretend") request.pretend = true;
         else if (word == "--at") request.at.first = std::atol(value());
         else if (word == "--lasting") request.at.lasting = true;
