@@ -39,6 +39,8 @@ local calls = {
   { "the same by heads", linear_attention, { update = "gated_delta", log_decay = head, beta = beta },
     { exchange = "heads" } },
   { "its gradient", linear_attention_grad, { update = "gated_delta", log_decay = head, beta = beta }, gradient = true },
+  { "its gradient, heads that forget", linear_attention_grad, { update = "gated_delta", log_decay = head, beta = beta,
+    deterministic = "run" }, gradient = true },
   { "its gradient by heads", linear_attention_grad, { update = "gated_delta", log_decay = head, beta = beta },
     { exchange = "heads" }, gradient = true },
   { "softmax_attention, causal", softmax_attention, {} },

@@ -10,6 +10,9 @@
 #ifndef CAUSEWAY_WITH_NONE
 #define CAUSEWAY_WITH_NONE ""
 #endif
+#ifndef CAUSEWAY_EMULATOR
+#define CAUSEWAY_EMULATOR ""
+#endif
 
 namespace tests {
 
@@ -17,5 +20,6 @@ std::string source_dir() { return CAUSEWAY_SOURCE_DIR; }
 std::string program_path() { return CAUSEWAY_PROGRAM; }
 std::string program_with_libedit() { return CAUSEWAY_WITH_LIBEDIT; }
 std::string program_without_editor() { return CAUSEWAY_WITH_NONE; }
+std::string emulator() { return CAUSEWAY_EMULATOR; }
 
 }  // namespace tests

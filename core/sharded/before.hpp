@@ -2,6 +2,7 @@
 // does not say so: of 1e12, or of a value that is no number, little is much beside what the part itself makes.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -20,6 +21,23 @@ template <class T>
 bool nothing_beside(double most, double x) {
     const double smallest = static_cast<double>(std::numeric_limits<T>::denorm_min());
     return std::isfinite(most) && (most <= unseen<T> * std::abs(x) || most < smallest);
+}
+
+// Whether two states [rows, columns] differ by more than rounding does, column by column: a few places of the largest
+// number. What is not finite differs from everything.
+template <class T>
+bool differs(const T* S, const T* from, Index rows, Index columns) {
+    constexpr double places = 32;
+    for (Index c = 0; c < columns; ++c) {
+        double largest = 0, apart = 0;
+        for (Index e = 0; e < rows; ++e) {
+            const auto x = static_cast<double>(S[e * columns + c]), y = static_cast<double>(from[e * columns + c]);
+            if (!std::isfinite(x) || !std::isfinite(y)) return true;
+            largest = std::max(largest, std::abs(x)), apart = std::max(apart, std::abs(x - y));
+        }
+        if (apart > places * static_cast<double>(std::numeric_limits<T>::epsilon()) * largest) return true;
+    }
+    return false;
 }
 
 // The largest of each column of a state [rows, columns] before a part.

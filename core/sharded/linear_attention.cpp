@@ -84,21 +84,25 @@ public:
 
     // in_chunks: `back` is the chunkwise form.
     LinearGradPart(const gradient::GradProblem<T>& p, typename StatePiece<T>::Run run, Back back, bool in_chunks,
-                   const Starts& starts, int rank)
+                   const Starts& starts, int rank, bool may_forget)
         : sharded::GradByState<T>(p.in.dk * p.in.dv, sharded::carry_of(p.in)),
           p_(p),
           piece_(p.in, std::move(run), starts, rank),
           back_(std::move(back)),
           elements_(p.in.dk * p.in.dv),
           in_chunks_(in_chunks),
-          passes_(static_cast<std::size_t>(in_chunks ? p.in.all_heads() : 0)) {}
+          passes_(static_cast<std::size_t>(in_chunks ? p.in.all_heads() : 0)) {
+        if (may_forget) given_.assign(p.dS, p.dS + p.in.all_heads() * elements_);
+    }
 
     void first(Index i, T* S) const override { std::copy_n(p_.in.S + i * elements_, elements_, S); }
     void last(Index, const T*) override {}
     void run(Index i, T* S) override { piece_.state_alone(i, S); }
     void advance(Index i, T* S) const override { piece_.state_alone(i, S); }
     void map(Index i, T* A) const override { piece_.map(i, A); }
-    void last_gradient(Index i, T* dS) const override { std::copy_n(p_.dS + i * elements_, elements_, dS); }
+    void last_gradient(Index i, T* dS) const override {
+        std::copy_n((given_.empty() ? p_.dS : given_.data()) + i * elements_, elements_, dS);
+    }
     void first_gradient(Index i, const T* dS) override { std::copy_n(dS, elements_, p_.dS + i * elements_); }
     void forth(Index i, const T* S, T* dS) override {
         if (in_chunks_ && piece_.piece(i).n > 0) {
@@ -113,14 +117,47 @@ public:
     }
     void back(Index i, const T* S, T* dS) override {
         if (piece_.piece(i).n == 0) return;
-        if (!in_chunks_) return back_(tokens(i, S, dS));
+        const gradient::GradProblem<T> one = tokens(i, S, dS);
+        clear_sums(one);
+        if (!in_chunks_ || !passes_[static_cast<std::size_t>(i)]) return back_(one);
         auto& passes = passes_[static_cast<std::size_t>(i)];
-        if (!passes) {
-            back_(tokens(i, S, dS));
-            return;
-        }
         passes->backward();
         passes.reset();
+    }
+
+    bool may_forget_both_ways() const override { return !given_.empty(); }
+    // A head counts as one that forgets where that takes at most half of the part, which is then computed twice.
+    std::vector<char> forgets_both_ways(sharded::Stops stops) override {
+        reach_.resize(given_.size() / static_cast<std::size_t>(std::max<Index>(elements_, 1)));
+        std::vector<char> out;
+        for (const sharded::Stop& s : stops) {
+            auto& [first, last] = reach_[static_cast<std::size_t>(s.state)];
+            const Index n = piece_.piece(s.state).n;
+            first = s.before ? piece_.reach(s.state) : 0, last = s.after ? piece_.reach_back(s.state) : 0;
+            out.push_back(2 * first <= n && 2 * last <= n);
+        }
+        return out;
+    }
+    void last_tokens_of(Index i, T* S) const override {
+        std::fill_n(S, elements_, T(0));
+        piece_.state_of_last(i, reach_[static_cast<std::size_t>(i)].second, S);
+    }
+    // What is written besides, the gradients of these tokens, is written once more.
+    void first_tokens_of(Index i, T* dS) override {
+        std::fill_n(dS, elements_, T(0));
+        Buffer<T> zeros(elements_);
+        std::fill_n(zeros.data(), elements_, T(0));
+        const gradient::GradProblem<T> one = tokens(i, zeros.data(), dS, reach_[static_cast<std::size_t>(i)].first);
+        clear_sums(one);
+        back_(one);
+    }
+    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) const override {
+        std::vector<char> out(stops.size());
+        for (std::size_t k = 0; k < out.size(); ++k) {
+            const Index at = static_cast<Index>(k) * elements_;
+            out[k] = sharded::differs(S + at, handed + at, p_.in.dk, p_.in.dv);
+        }
+        return out;
     }
     Index kept(Index i) const override {
         const Index n = piece_.piece(i).n;
@@ -138,9 +175,10 @@ public:
     }
 
 private:
-    // The rank's tokens of state i as a problem of their own.
-    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS) const {
-        const sharded::Piece& piece = piece_.piece(i);
+    // The rank's tokens of state i, or the first n of them, as a problem of their own.
+    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS, Index n = -1) const {
+        sharded::Piece piece = piece_.piece(i);
+        if (n >= 0) piece.n = n;
         const gradient::GradHead<T> h = p_.head(i);
         gradient::GradProblem<T> one;
         one.in = sharded::alone(p_.in, i, piece, const_cast<T*>(S));  // the backward pass does not change it
@@ -154,11 +192,20 @@ private:
         return one;
     }
 
+    // Gradients of gates and steps are added up.
+    static void clear_sums(const gradient::GradProblem<T>& one) {
+        const Index n = one.in.sequences[0].n;
+        if (one.dg) std::fill_n(one.dg, n * one.in.gates, T(0));
+        if (one.dbeta) std::fill_n(one.dbeta, n, T(0));
+    }
+
     const gradient::GradProblem<T>& p_;
     StatePiece<T> piece_;
     Back back_;
     Index elements_;
     bool in_chunks_;
+    std::vector<T> given_;  // the gradients that arrive at the last states, where heads may forget
+    std::vector<std::pair<Index, Index>> reach_;  // of each state, of the first and of the last tokens
     std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
@@ -361,10 +408,12 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     const Team team = sharded::team_of(sharding);
     refuse(o, team);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    const bool may_forget = sharded::may_forget(sharding, o.deterministic == "prefix") && size.gates > 0;
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, q, k, v, o, exchange, false, static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, q, k, v, o, exchange, may_forget,
+                          static_cast<Index>(sharding.sizes.size()));
         });
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
     const bool by_heads = exchange == "heads";
@@ -379,7 +428,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
             const sharded::Route z = route(comm, team, p.in, mine);
             LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), back,
                                    std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
-                                   comm.rank());
+                                   comm.rank(), may_forget);
             sharded::backward(comm, z, part);
         };
         const auto share = [&](Communicator& comm) {

@@ -88,12 +88,7 @@ public:
         first.n = n;
         if (n > 0) run_(alone(p_, i, first, S));
     }
-    void state_alone(Index i, T* S) const {
-        if (piece(i).n == 0) return;
-        gated::Problem<T> one = alone(p_, i, piece(i), S);
-        one.group = 0, one.q = nullptr, one.O = nullptr;
-        run_(one);
-    }
+    void state_alone(Index i, T* S) const { state_of(i, piece(i), S); }
     // A: what the rule makes of the unit matrix with values of zero; of a diagonal the products of the gates.
     void map(Index i, T* A) const {
         const Index n = piece(i).n, dk = p_.dk;
@@ -115,9 +110,19 @@ public:
     // After how many tokens of the rank, in whole chunks, the gates have left less than a place behind the last of a
     // state before them that is no larger than what the tokens make; more than there are where they do not.
     Index reach(Index i) const {
-        const std::vector<double> left = logs_left(i);
-        const auto at = std::find_if(left.begin(), left.end(), [](double x) { return x <= std::log(unseen<T>); });
-        return at == left.end() ? piece(i).n + 1 : in_whole_chunks(i, at - left.begin() + 1);
+        const Index n = tokens_that_forget(i, false);
+        return n > piece(i).n ? n : in_whole_chunks(i, n);
+    }
+    // The same for the last tokens, from the first one of a chunk on.
+    Index reach_back(Index i) const {
+        const Index all = piece(i).n, n = tokens_that_forget(i, true);
+        return n > all ? n : all - (all - n) / p_.chunk * p_.chunk;
+    }
+    // S <- the state after the last n tokens, from S before them.
+    void state_of_last(Index i, Index n, T* S) const {
+        Piece last = piece(i);
+        last.offset += last.n - n, last.n = n;
+        state_of(i, last, S);
     }
     // S being the state before the rank's tokens, B and the outputs what they are where it is 0: how many of the first
     // tokens, in whole chunks, hold something of it; more than there are where the state after them does.
@@ -151,16 +156,29 @@ public:
     }
 
 private:
+    void state_of(Index i, const Piece& tokens, T* S) const {
+        if (tokens.n == 0) return;
+        gated::Problem<T> one = alone(p_, i, tokens, S);
+        one.group = 0, one.q = nullptr, one.O = nullptr;
+        run_(one);
+    }
+    Index tokens_that_forget(Index i, bool from_end) const {
+        const std::vector<double> left = logs_left(i, from_end);
+        const auto at = std::find_if(left.begin(), left.end(), [](double x) { return x <= std::log(unseen<T>); });
+        return at == left.end() ? piece(i).n + 1 : at - left.begin() + 1;
+    }
     Index in_whole_chunks(Index i, Index n) const {
         return std::min(piece(i).n, (n + p_.chunk - 1) / p_.chunk * p_.chunk);
     }
-    // After each of the rank's tokens the logarithm of the most that is left of a state before them; with the delta
-    // rule only where no token makes a state longer, 0 <= β |k|² <= 2; else, and without gates, none. O(n d_k).
-    std::vector<double> logs_left(Index i) const {
+    // After each of the rank's tokens the logarithm of the most that is left of a state before them, or, from the end,
+    // of a state before the last one, the last two and so on; with the delta rule only where no token makes a state
+    // longer, 0 <= β |k|² <= 2; else, and without gates, none. O(n d_k).
+    std::vector<double> logs_left(Index i, bool from_end = false) const {
         const Index n = p_.gates == 0 ? 0 : piece(i).n, dk = p_.dk;
         const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
         std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates)), out;
-        for (Index t = 0; t < n; ++t) {
+        for (Index j = 0; j < n; ++j) {
+            const Index t = from_end ? n - 1 - j : j;
             const T* const g = one.g + t * p_.gates;
             if (p_.beta) {
                 double square = 0;

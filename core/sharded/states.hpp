@@ -103,7 +103,8 @@ public:
 template <class T>
 class GradPart : public Part<T> {
 public:
-    virtual void last_gradients(Stops, T* dS) const = 0;   // dS <- what arrives at the last states of the sequence
+    // dS <- what arrives at the last states of the sequence; with may_forget_both_ways() also after first_gradients.
+    virtual void last_gradients(Stops, T* dS) const = 0;
     virtual void first_gradients(Stops, const T* dS) = 0;  // with respect to the states before its first token
     // The gradients, S being the states before the rank's tokens. forths, called first or not at all with the same
     // addresses, leaves A S + B where dS will be, and may keep what backs else makes from S once more.
@@ -112,6 +113,17 @@ public:
     virtual Index kept(Index i) const = 0;  // numbers from forths to backs, for state i
     virtual Work forth_work(Index i) const = 0;
     virtual Work back_work(Index i) const = 0;  // of both
+
+    // Heads that forget, both ways: what the rank hands on is then made by few of its tokens, and need not wait for
+    // what comes from the other side.
+    virtual bool may_forget_both_ways() const { return false; }
+    virtual std::vector<char> forgets_both_ways(Stops stops) { return std::vector<char>(stops.size()); }
+    virtual void last_tokens(Stops, T* /*S*/) {}  // S <- the state after the last tokens, which forget all before them
+    virtual void first_tokens(Stops, T* /*dS*/) {}  // dS <- what the first tokens, behind which all is forgotten, make
+    // Whether a state is another one than that which was handed on in its place, beyond rounding.
+    virtual std::vector<char> differ(Stops stops, const T* /*S*/, const T* /*handed*/) const {
+        return std::vector<char>(stops.size());
+    }
 };
 
 // A part that the CPU computes state by state, those of a block at once on threads of their own: any function may be
@@ -201,6 +213,8 @@ public:
     virtual void first_gradient(Index i, const T* dS) = 0;
     virtual void forth(Index i, const T* S, T* dS) = 0;
     virtual void back(Index i, const T* S, T* dS) = 0;
+    virtual void last_tokens_of(Index /*i*/, T* /*S*/) const {}
+    virtual void first_tokens_of(Index /*i*/, T* /*dS*/) {}
 
     void last_gradients(Stops stops, T* dS) const final {
         this->each(stops, dS, [&](Index i, T* at) { last_gradient(i, at); });
@@ -213,6 +227,12 @@ public:
     }
     void backs(Stops stops, const T* S, T* dS) final {
         this->each(stops, dS, [&](Index i, T* at) { back(i, S + (at - dS), at); });
+    }
+    void last_tokens(Stops stops, T* S) final {
+        this->each(stops, S, [&](Index i, T* at) { last_tokens_of(i, at); });
+    }
+    void first_tokens(Stops stops, T* dS) final {
+        this->each(stops, dS, [&](Index i, T* at) { first_tokens_of(i, at); });
     }
 };
 
@@ -284,6 +304,7 @@ void each_where(const Route& z, Index from, Index to, bool (*which)(const Stop&)
         });
 }
 inline bool begins(const Stop& s) { return !s.before; }
+inline bool arrives(const Stop& s) { return s.before; }
 inline bool ends(const Stop& s) { return !s.after; }
 inline bool goes_on(const Stop& s) { return s.after; }
 
@@ -639,29 +660,28 @@ Exchange forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exc
     return exchange;
 }
 
-// The backward pass: the states before every part by the ring, then dS the other way.
+namespace detail {
+
+// The states before every part by the ring, then dS the other way.
 template <class T>
-void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
-    using detail::entry;
-    using detail::stops_of;
+void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
     const Index size = z.elements;
     Room<T> states(comm, Held::state, z.count() * size), gradients(comm, Held::state, z.count() * size);
     std::vector<Transfer> came, sent(static_cast<std::size_t>(z.count())), back;
     const auto keep = [&](Index n) { comm.memory.add(Held::state, n, comm.bytes_of(sizeof(T))); };
-    comm.begin();
-    detail::each_block(z, [&](Index from, Index to) {
-        for (Transfer& t : detail::ask(comm, z, from, to, states.data())) came.push_back(std::move(t));
+    each_block(z, [&](Index from, Index to) {
+        for (Transfer& t : ask(comm, z, from, to, states.data())) came.push_back(std::move(t));
     });
-    detail::begin_states(comm, z, part, 0, z.count(), states.data());
-    detail::each_block(z, [&](Index from, Index to) {
+    begin_states(comm, z, part, 0, z.count(), states.data());
+    each_block(z, [&](Index from, Index to) {
         for (Index k = from; k < to; ++k) {
             if (!z[k].after) continue;  // a state that goes no further is waited for when it is needed
             came[static_cast<std::size_t>(k)].wait();
             keep(part.kept(z[k].state));
         }
         const auto work = [&](Index k) { return z[k].after ? part.forth_work(z[k].state) : Work{}; };
-        if (detail::works(comm, from, to, work))
-            detail::each_where(z, from, to, detail::goes_on, [&](Index a, Index b) {
+        if (works(comm, from, to, work))
+            each_where(z, from, to, goes_on, [&](Index a, Index b) {
                 part.forths(stops_of(z, a, b), states.data() + a * size, gradients.data() + a * size);
             });
         for (Index k = from; k < to; ++k)
@@ -669,7 +689,7 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
                 sent[static_cast<std::size_t>(k)] = comm.send(entry(gradients.data(), k, size), size, comm.rank() + 1);
         comm.start();
     });
-    detail::each_block(z, [&](Index from, Index to) {
+    each_block(z, [&](Index from, Index to) {
         std::vector<Transfer> arrive;
         for (Index k = from; k < to; ++k) {
             came[static_cast<std::size_t>(k)].wait(), sent[static_cast<std::size_t>(k)].wait();
@@ -678,9 +698,8 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
         comm.start();
         for (Transfer& t : arrive) t.wait();
         if (!comm.dry())
-            detail::each_where(z, from, to, detail::ends, [&](Index a, Index b) {
-                part.last_gradients(stops_of(z, a, b), gradients.data() + a * size);
-            });
+            each_where(z, from, to, ends,
+                       [&](Index a, Index b) { part.last_gradients(stops_of(z, a, b), gradients.data() + a * size); });
         const auto work = [&](Index k) {
             Work rest = part.back_work(z[k].state);
             if (!z[k].after) return rest;
@@ -690,11 +709,10 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
         };
         for (Index k = from; k < to; ++k)
             if (!z[k].after) keep(part.kept(z[k].state));
-        if (detail::works(comm, from, to, work)) {
+        if (works(comm, from, to, work)) {
             part.backs(stops_of(z, from, to), states.data() + from * size, gradients.data() + from * size);
-            detail::each_where(z, from, to, detail::begins, [&](Index a, Index b) {
-                part.first_gradients(stops_of(z, a, b), gradients.data() + a * size);
-            });
+            each_where(z, from, to, begins,
+                       [&](Index a, Index b) { part.first_gradients(stops_of(z, a, b), gradients.data() + a * size); });
         }
         for (Index k = from; k < to; ++k) {
             keep(-part.kept(z[k].state));
@@ -703,6 +721,100 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
         comm.start();
     });
     for (Transfer& t : back) t.wait();
+}
+
+// The same where every rank forgets, both ways, what comes to it: the states that go either way are made of few tokens
+// before all else, so that no rank waits for what another one waits for. Then each rank's gradients follow from what
+// has come. Says of every stop whether what was handed on was not the state after all.
+template <class T>
+std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>& part) {
+    const Index size = z.elements, n = z.count();
+    Room<T> before(comm, Held::state, n * size), behind(comm, Held::state, n * size),
+        state(comm, Held::state, n * size), handed_on(comm, Held::state, n * size),
+        handed_back(comm, Held::state, n * size);
+    const auto at = [size](Room<T>& x, Index k) { return x.data() + k * size; };
+    const auto keep = [&](Index count) { comm.memory.add(Held::state, count, comm.bytes_of(sizeof(T))); };
+    std::vector<Transfer> came, came_back, sent;
+    each_block(z, [&](Index from, Index to) {
+        each_where(z, from, to, goes_on,
+                   [&](Index a, Index b) { part.last_tokens(stops_of(z, a, b), at(handed_on, a)); });
+        each_where(z, from, to, arrives,
+                   [&](Index a, Index b) { part.first_tokens(stops_of(z, a, b), at(handed_back, a)); });
+        for (Index k = from; k < to; ++k) {
+            if (z[k].after) sent.push_back(comm.send(at(handed_on, k), size, comm.rank() + 1));
+            if (z[k].before) sent.push_back(comm.send(at(handed_back, k), size, comm.rank() - 1));
+        }
+        comm.start();
+    });
+    for (Index k = 0; k < n; ++k) {
+        came.push_back(z[k].before ? comm.receive(at(before, k), size, comm.rank() - 1) : Transfer{});
+        came_back.push_back(z[k].after ? comm.receive(at(behind, k), size, comm.rank() + 1) : Transfer{});
+    }
+    comm.start();
+    begin_states(comm, z, part, 0, n, before.data());
+    each_where(z, 0, n, ends, [&](Index a, Index b) { part.last_gradients(stops_of(z, a, b), at(behind, a)); });
+
+    std::vector<char> differ(static_cast<std::size_t>(n));
+    const auto look = [&](Index a, Index b, Room<T>& handed) {
+        const std::vector<char> said = part.differ(stops_of(z, a, b), at(state, a), at(handed, a));
+        for (std::size_t k = 0; k < said.size(); ++k) differ[static_cast<std::size_t>(a) + k] |= said[k];
+    };
+    each_block(z, [&](Index from, Index to) {
+        for (Index k = from; k < to; ++k) {
+            came[static_cast<std::size_t>(k)].wait(), came_back[static_cast<std::size_t>(k)].wait();
+            keep(part.kept(z[k].state));
+        }
+        each_where(z, from, to, goes_on, [&](Index a, Index b) {
+            part.forths(stops_of(z, a, b), at(before, a), at(state, a));
+            look(a, b, handed_on);
+        });
+        part.copy(at(behind, from), (to - from) * size, at(state, from));
+        part.backs(stops_of(z, from, to), at(before, from), at(state, from));
+        each_where(z, from, to, arrives, [&](Index a, Index b) { look(a, b, handed_back); });
+        each_where(z, from, to, begins,
+                   [&](Index a, Index b) { part.first_gradients(stops_of(z, a, b), at(state, a)); });
+        for (Index k = from; k < to; ++k) keep(-part.kept(z[k].state));
+    });
+    for (Transfer& t : sent) t.wait();
+    return differ;
+}
+
+// The stops of a route of which `is` holds.
+template <class Is>
+Route some_of(const Route& z, Is&& is) {
+    Route out = z;
+    out.stops.clear();
+    for (Index k = 0; k < z.count(); ++k)
+        if (is(k)) out.stops.push_back(z[k]);
+    return out;
+}
+
+}  // namespace detail
+
+// The backward pass of this rank.
+template <class T>
+void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
+    using namespace detail;
+    comm.begin();
+    if (comm.dry() || z.slots == 0 || !part.may_forget_both_ways()) return backward_ring(comm, z, part);
+    const auto by_any = [&](const Said& said, Index k) {
+        bool any = false;
+        for (int r = 0; r < said.ranks() && z[k].slot >= 0; ++r) any = any || said.by(r, z[k].slot) != 0;
+        return any;
+    };
+    std::vector<char> waits = part.forgets_both_ways(z.stops);
+    for (char& letter : waits) letter = letter == 0;
+    // Each hears from all here, so what is given has been read before anything is written.
+    const Said said(comm, z, waits, 0);
+    const Route apart = some_of(z, [&](Index k) { return !by_any(said, k); });
+    const std::vector<char> differ = backward_apart(comm, apart, part);
+    backward_ring(comm, some_of(z, [&](Index k) { return by_any(said, k); }), part);
+
+    std::vector<char> again(static_cast<std::size_t>(z.count()));
+    for (std::size_t k = 0, i = 0; k < again.size(); ++k)
+        if (!by_any(said, static_cast<Index>(k))) again[k] = differ[i++];
+    const Said anew(comm, z, again, 0);
+    backward_ring(comm, some_of(z, [&](Index k) { return by_any(anew, k); }), part);
 }
 
 }  // namespace causeway::sharded

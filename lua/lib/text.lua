@@ -94,10 +94,11 @@ local function cut(word, room)
   return word:sub(1, to - 1), word:sub(to)
 end
 
---- The text as a list of lines of at most `room` characters: broken at blanks, a longer word inside. Lines of the text
---- that fit stay as they are.
+--- The text as a list of lines of at most `room` characters, or of one where there is no room: broken at blanks, a
+--- longer word inside. Lines of the text that fit stay as they are.
 function causeway._lines(text, room)
   local lines, width = {}, causeway._text_width
+  room = math.max(room, 1)
   for whole in (text .. "\n"):gmatch("(.-)\n") do
     if width(whole) <= room then
       lines[#lines + 1] = whole

@@ -6,7 +6,8 @@
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
 -- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10); a fuzzer ends before it
--- behind ten million files, and the prompt behind a million sequences of keys, which all processors share out.
+-- behind ten million files, and the prompt behind a million sequences of keys. All processors share these out, and the
+-- tests for aarch64.
 -- CAUSEWAY_LONG_PLACES is how many places of each example are tried, at random, by those that could try all (all).
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
@@ -22,37 +23,56 @@ local function in_words(text)
   return tonumber(cases), tonumber(faults)
 end
 
-local function of_tests(text)
-  local passed, failed = text:match(".*%f[%d](%d+) passed, (%d+) failed")
-  return passed and passed + failed, tonumber(failed)
+-- The sums over those that ran at once.
+local function of_shares(text)
+  local cases, faults
+  for tried, found in text:gmatch("gpu%-faults: .-%f[%d](%d+) cases, .-(%d+) faults") do
+    cases, faults = (cases or 0) + tried, (faults or 0) + tonumber(found)
+  end
+  return cases, faults
 end
 
--- The sum over those that ran at once.
+local function of_tests(text)
+  local tests, faults
+  for passed, failed in text:gmatch("%f[%d](%d+) passed, (%d+) failed") do
+    tests, faults = (tests or 0) + passed + failed, (faults or 0) + tonumber(failed)
+  end
+  return tests, faults
+end
+
 local function of_fuzzers(text, status)
   local files
   for count in text:gmatch("number_of_executed_units:%s*(%d+)") do files = (files or 0) + tonumber(count) end
   return files, status == 0 and 0 or 1
 end
 
+-- A share for each processor. Those that connect GPUs run one by one.
+local refused = "seq $PROCESSORS | xargs -P $PROCESSORS -I{} " ..
+  "$BUILD/tests/causeway-gpu-faults --share {}/$PROCESSORS --most $MOST"
 local typed = "$BUILD/tests/causeway-keys --at-once $PROMPTS --seconds $SECONDS --sequences $KEYS "
 local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
     command = "$BUILD/tests/causeway-tests" },
   { name = "aarch64", what = "tests of core and proofs, built for aarch64 and run under qemu-user", read = of_tests,
-    command = "QEMU_LD_PREFIX=$BUILD-aarch64/root qemu-aarch64 $BUILD-aarch64/tests/causeway-tests",
+    before = "rm -rf $BUILD-aarch64/shares; mkdir $BUILD-aarch64/shares",
+    command = "cd $BUILD-aarch64 && export QEMU_LD_PREFIX=$PWD/root && " ..
+      "qemu-aarch64 tests/causeway-tests --list-test-names-only | sed 's/,/\\\\,/g' | " ..
+      "split -n r/$SHARES - shares/ && ls shares | " ..
+      "xargs -P $PROCESSORS -I{} sh -c 'qemu-aarch64 tests/causeway-tests -f shares/{} >shares/{}.log 2>&1'; " ..
+      "status=$?; tail -qn 200 shares/*.log; exit $status",
     needs = "$BUILD-aarch64/tests/causeway-tests" },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
     read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads" },
   { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
-    read = in_words, command = "$BUILD/tests/causeway-gpu-faults --most $MOST",
+    read = of_shares, command = refused .. " --devices 1", gpu = true,
     needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "cuda-two", what = "the same in calls that take two GPUs", read = in_words,
     command = "$BUILD/tests/causeway-gpu-faults --only 'on 2' --most $MOST",
     needs = "$BUILD/tests/causeway-gpu-faults" },
-  { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = in_words,
-    command = "$BUILD/tests/causeway-gpu-faults --pretend --most $MOST",
+  { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = of_shares,
+    command = refused .. " --pretend",
     needs = "$BUILD/tests/causeway-gpu-faults" },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
@@ -82,7 +102,7 @@ local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" },
 for _, pair in ipairs(fuzzed) do
   local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
   runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzers,
-    command = (("seq $FUZZERS | xargs -P $FUZZERS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
+    command = (("seq $PROCESSORS | xargs -P $PROCESSORS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
       "-max_total_time=$SECONDS -runs=$FILES -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 " ..
       (pair[3] or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; " ..
       "tail -qn 80 $FUZZ/NAME-*.log; exit $status"):gsub("NAME", format)),
@@ -181,11 +201,11 @@ local build = arg[1] or error("expected the build folder, or --table", 0)
 local only = arg[2] == "--only" and arg[3] or ""
 local fuzz = build .. "-fuzz"
 local processors = tonumber((output_of("nproc"))) or 1
-local prompts = math.max(6, processors)
+local prompts = math.max(6, 3 * processors)  -- which wait for one another's answers most of the time
 -- The adversary climbs some hundred bounds.
 local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60),
-  MOST = ("%d"):format(most), FUZZERS = tostring(processors), FILES = ("%d"):format(1e7 // processors + 1),
-  PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
+  MOST = ("%d"):format(most), PROCESSORS = tostring(processors), SHARES = tostring(8 * processors),
+  FILES = ("%d"):format(1e7 // processors + 1), PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
 local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
 local chosen, exact = {}, {}

@@ -219,6 +219,78 @@ TEST_CASE("a state that is large, or no number, is not forgotten by its gates al
                 }
 }
 
+// One worker's gradients, and several workers' under the option that lets heads forget.
+LinearGradient check_grad_of_several(GatedInputs in, int p, double bound, bool by_row = false) {
+    in.options.deterministic = "run";
+    const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
+    const Tensor dO = like(one.O, 7), dstate = like(one.state, 8);
+    const LinearGradient want = linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate),
+                         got = linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, on(p));
+    if (!by_row) check_grad(got, want, bound);
+    for (const auto& [x, y] : {std::pair{&got.dq, &want.dq}, {&got.dk, &want.dk}, {&got.dv, &want.dv}})
+        if (by_row) check_rows_close(*x, *y, bound);
+    return want;
+}
+
+TEST_CASE("gradients of heads that forget wait for no other worker", "[sharded][linear]") {
+    for (const char* update : {"gated", "gated_delta"})
+        for (const bool channels : {false, true})
+            for (const char* mode : {"chunkwise", "recurrent"})
+                for (const double gate : {4.0, 0.001})  // which forget within a hundred tokens, and which do not
+                    for (const int p : {2, 3, 8}) {
+                        const GatedCase c{.update = update,
+                                          .heads = 2,
+                                          .group = 2,
+                                          .N = 3000,
+                                          .dk = 7,
+                                          .dv = 5,
+                                          .channels = channels,
+                                          .gate = gate};
+                        INFO(c << " shards=" << p << " gate=" << gate << " " << mode);
+                        GatedInputs in = gated_inputs(c);
+                        in.options.mode = mode;
+                        check_grad_of_several(in, p, 1e-11);
+                    }
+}
+
+TEST_CASE("gradients where some heads forget on some workers alone, in Float32 too", "[sharded][linear]") {
+    for (const char* update : {"gated", "gated_delta"})
+        for (const DType type : {DType::f64, DType::f32})
+            for (const std::vector<Index>& offsets : {std::vector<Index>{}, {0, 700, 700, 1900, 2400}}) {
+                INFO(update << " " << name(type) << " sequences=" << offsets.size());
+                GatedInputs in = gated_inputs(
+                    {.update = update, .heads = 5, .N = 2400, .dk = 7, .dv = 5, .gate = 2, .state = offsets.empty()});
+                in.options.cu_seqlens = offsets;
+                // Head h keeps everything in the thirds of the text whose bit is set.
+                const unsigned keeps[] = {0, 7, 1, 2, 4};
+                for (Index h = 0; h < 5; ++h)
+                    for (Index t = 0; t < 2400; ++t)
+                        if (keeps[h] >> (t / 800) & 1) in.options.log_decay->set(h * 2400 + t, 0);
+                for (const int p : {3, 4}) check_grad_of_several(in.to(type), p, type == DType::f64 ? 1e-11 : 1e-4);
+            }
+}
+
+TEST_CASE("gradients of a state that is large, or no number, are not forgotten by its gates alone",
+          "[sharded][linear]") {
+    for (const char* update : {"gated", "gated_delta"})
+        for (const bool channels : {false, true})
+            for (const double first : {1e12, 1e30, double{NAN}, double{INFINITY}})
+                for (const int p : {2, 3, 4}) {
+                    INFO(update << " channels=" << channels << " " << first << " shards=" << p);
+                    GatedInputs in = gated_inputs({.update = update,
+                                                   .heads = 2,
+                                                   .N = 1024,
+                                                   .dk = 7,
+                                                   .dv = 5,
+                                                   .channels = channels,
+                                                   .gate = channels ? 4.0 : 1.0});
+                    for (Index i = 0; i < in.v.size(); ++i)
+                        in.v.set(i, in.v.get(i) * (std::isfinite(first) && i / 5 % 1024 < 512 ? first : 1e-6));
+                    if (!std::isfinite(first)) in.v.set(5 * 5, first);
+                    check_grad_of_several(in, p, 1e-8, true);
+                }
+}
+
 TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
     const Index heads = 4, dk = 8, dv = 6, state = dk * dv;
     for (const Index N : {512, 1024})

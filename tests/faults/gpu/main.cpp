@@ -11,8 +11,9 @@
 // looked at); else on the GPUs here. --most: at most N places of each case, spread over all of them, and a tenth of
 // that where NCCL has to connect GPUs anew; else every one. --devices: GPUs that may be used (all; 2 that do not
 // exist).
-// --share: the I-th of N shares of the calls, for N processes at once. --at: only the N-th call, in this process, for a debugger. The last line of the output counts cases and faults; exit
-// status 1 where there was a fault, 3 where there is no GPU.
+// --share: the I-th of N shares of the calls, for N processes at once. --at: only the N-th call, in this process, for a
+// debugger. The last line of the output counts cases and faults; exit status 1 where there was a fault, 3 where there
+// is no GPU.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -317,7 +318,8 @@ int main(int argc, char** argv) {
         else if (word == "--devices") request.devices = std::atoi(value());
         else if (word == "--only") request.only = value();
         else if (word == "--share" && std::sscanf(value(), "%zu/%zu", &request.share, &request.shares) == 2 &&
-                 1 <= request.share && request.share <= request.shares) continue;
+                 1 <= request.share && request.share <= request.shares)
+            continue;
         else if (word == "--pretend") request.pretend = true;
         else if (word == "--at") request.at.first = std::atol(value());
         else if (word == "--lasting") request.at.lasting = true;

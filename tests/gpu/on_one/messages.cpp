@@ -1,6 +1,7 @@
-// The functions of NCCL that the library uses, between ranks that share one GPU, which NCCL itself refuses: a message is
-// copied when it is sent, and copied once more by the stream that receives it. Received messages wait on the CPU until
-// they are sent; streams that are captured into a graph are refused. `dlopen` and `dlsym` of the library end here.
+// The functions of NCCL that the library uses, between ranks that share one GPU, which NCCL itself refuses: a message
+// is copied when it is sent, and copied once more by the stream that receives it. Received messages wait on the CPU
+// until they are sent; streams that are captured into a graph are refused. `dlopen` and `dlsym` of the library end
+// here.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <nccl.h>

@@ -2,12 +2,17 @@
 #include "tests/lua/width.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <iterator>
 #include <memory>
+#include <mutex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "core/base/interrupt.hpp"
 #include "lua/bind/bind.hpp"
 #include "lua/shell/about.hpp"
 #include "lua/shell/display.hpp"
@@ -71,6 +76,43 @@ std::vector<std::string> words(const std::string& text) {
 
 const std::vector<int> widths{80, 120};
 
+// What shows a page, a table, a tensor or a picture.
+const std::vector<const char*> entries{
+    "methods()",
+    "lowrank_methods()",
+    "machine()",
+    "benchmark_method{lengths = {8, 16, 32, 64}, heads = 1, rank = 2, repeats = 2}",
+    "benchmark_method{lengths = {8, 9, 10, 11, 12, 13, 14, 15}, heads = 1, rank = 2, repeats = 1, methods "
+    "= "
+    "{'fleet'}}",
+    "q = randn(1, 2, 40, 8); benchmark_method{inputs = {q, q, q}, repeats = 2}",
+    "benchmark_update{lengths = {8, 16, 32, 64}, heads = 1, rank = 2, repeats = 2}",
+    "sweep{grid = {N = {8, 16}, method = {'fleet', 'outer-product-blockwise'}}, save = dir .. 'a', run = "
+    "function(p) return btime(function() return ones(p.N, p.N) end, {samples = 2, show = false}) end}",
+    "sweep{grid = {a = {1}, b = {1}}, run = function() local t = {} for i = 1, 30 do t['name' .. i] = i / "
+    "7 "
+    "end return t end}",
+    "q, k, v = randn(1, 2, 40, 8), randn(1, 2, 40, 8), randn(1, 2, 40, 8); B, C = lowrank('favor+', q, k, "
+    "{rank = 16})",
+    "lowrank_error(q, k, B, C, {v = v})",
+    "lowrank_error(q, k, B, C, {v = v}):table()",
+    "{w = 1000 / 3 * ones(3, 3), one_more_name_that_is_long = -ones(9) / 3, {a = -ones(3, 3) / 3}}",
+    "check_bound()",
+    "check_bound('H11')",
+    "check_bound('B7', {B = q, C = k, V = v})",
+    "check_bound('A1', randn(4, 4) / 0)",
+    "randn(2, 4, 256, 64)",
+    "randn(1000, 1000)",
+    "heatmap(randn(300, 300), {title = ('a long title '):rep(20)})",
+    "plot{{x = {1, 2}, y = {1, 2}, label = ('label '):rep(9)}, {x = {1, 2}, y = {2, 1}, label = 'other'}, "
+    "title = ('a long title '):rep(20), ylabel = ('a long label '):rep(20)}",
+    "?",
+    "?no_such_name_but_a_long_one_that_nobody_would_ever_give_to_a_function_of_theirs",
+    "?math",
+    "?collectgarbage",
+    "?? length",
+};
+
 }  // namespace
 
 TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]") {
@@ -78,47 +120,38 @@ TEST_CASE("what the shell shows keeps to 80 columns, and to 120", "[lua][width]"
         Sized shell(columns);
         CAPTURE(columns);
         CHECK(too_wide(banner_text(columns, true), columns) == "");
-        for (const char* entry : {
-                 "methods()",
-                 "lowrank_methods()",
-                 "machine()",
-                 "benchmark_method{lengths = {8, 16, 32, 64}, heads = 1, rank = 2, repeats = 2}",
-                 "benchmark_method{lengths = {8, 9, 10, 11, 12, 13, 14, 15}, heads = 1, rank = 2, repeats = 1, methods "
-                 "= "
-                 "{'fleet'}}",
-                 "q = randn(1, 2, 40, 8); benchmark_method{inputs = {q, q, q}, repeats = 2}",
-                 "benchmark_update{lengths = {8, 16, 32, 64}, heads = 1, rank = 2, repeats = 2}",
-                 "sweep{grid = {N = {8, 16}, method = {'fleet', 'outer-product-blockwise'}}, save = dir .. 'a', run = "
-                 "function(p) return btime(function() return ones(p.N, p.N) end, {samples = 2, show = false}) end}",
-                 "sweep{grid = {a = {1}, b = {1}}, run = function() local t = {} for i = 1, 30 do t['name' .. i] = i / "
-                 "7 "
-                 "end return t end}",
-                 "q, k, v = randn(1, 2, 40, 8), randn(1, 2, 40, 8), randn(1, 2, 40, 8); B, C = lowrank('favor+', q, k, "
-                 "{rank = 16})",
-                 "lowrank_error(q, k, B, C, {v = v})",
-                 "lowrank_error(q, k, B, C, {v = v}):table()",
-                 "{w = 1000 / 3 * ones(3, 3), one_more_name_that_is_long = -ones(9) / 3, {a = -ones(3, 3) / 3}}",
-                 "check_bound()",
-                 "check_bound('H11')",
-                 "check_bound('B7', {B = q, C = k, V = v})",
-                 "check_bound('A1', randn(4, 4) / 0)",
-                 "randn(2, 4, 256, 64)",
-                 "randn(1000, 1000)",
-                 "heatmap(randn(300, 300), {title = ('a long title '):rep(20)})",
-                 "plot{{x = {1, 2}, y = {1, 2}, label = ('label '):rep(9)}, {x = {1, 2}, y = {2, 1}, label = 'other'}, "
-                 "title = ('a long title '):rep(20), ylabel = ('a long label '):rep(20)}",
-                 "?",
-                 "?no_such_name_but_a_long_one_that_nobody_would_ever_give_to_a_function_of_theirs",
-                 "?math",
-                 "?collectgarbage",
-                 "?? length",
-             }) {
+        for (const char* entry : entries) {
             CAPTURE(entry);
             const std::string shown = shell(entry);
             CHECK((shown != "" || entry[0] == 'q'));
             CHECK(too_wide(shown, columns) == "");
         }
     }
+}
+
+TEST_CASE("what the shell shows ends in a terminal of any width", "[lua][width]") {
+    // Where an entry does not end, and takes ever more memory, it is interrupted, and the test fails.
+    std::mutex mutex;
+    std::condition_variable done;
+    bool ended = false;
+    std::thread watcher([&] {
+        std::unique_lock lock(mutex);
+        if (!done.wait_for(lock, std::chrono::minutes(2), [&] { return ended; })) causeway::interrupt::request();
+    });
+    for (int columns = 0; columns < 14; ++columns) {
+        Sized shell(columns);
+        CAPTURE(columns);
+        for (const char* entry : entries)
+            if (std::string(entry).find("benchmark") == std::string::npos)
+                CHECK((shell(entry) != "" || entry[0] == 'q'));
+    }
+    {
+        const std::lock_guard lock(mutex);
+        ended = true;
+    }
+    done.notify_all();
+    watcher.join();
+    causeway::interrupt::clear();
 }
 
 TEST_CASE("every page of help, and the way to it, keeps to 80 columns, and to 120", "[lua][width]") {
