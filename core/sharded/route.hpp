@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 
 #include "core/sharded/before.hpp"
 #include "core/sharded/split.hpp"
@@ -163,8 +164,9 @@ private:
         run_(one);
     }
     Index tokens_that_forget(Index i, bool from_end) const {
-        const std::vector<double> left = logs_left(i, from_end);
-        const auto at = std::find_if(left.begin(), left.end(), [](double x) { return x <= std::log(unseen<T>); });
+        const double forgotten = std::log(unseen<T>);
+        const std::vector<double> left = logs_left(i, from_end, forgotten);
+        const auto at = std::find_if(left.begin(), left.end(), [&](double x) { return x <= forgotten; });
         return at == left.end() ? piece(i).n + 1 : at - left.begin() + 1;
     }
     Index in_whole_chunks(Index i, Index n) const {
@@ -172,17 +174,19 @@ private:
     }
     // After each of the rank's tokens the logarithm of the most that is left of a state before them, or, from the end,
     // of a state before the last one, the last two and so on; with the delta rule only where no token makes a state
-    // longer, 0 <= β |k|² <= 2; else, and without gates, none. O(n d_k).
-    std::vector<double> logs_left(Index i, bool from_end = false) const {
+    // longer, 0 <= β |k|² <= 2; else, and without gates, none. Those behind the first one of at most `until` may be
+    // missing. O(n d_k).
+    std::vector<double> logs_left(Index i, bool from_end = false,
+                                  double until = -std::numeric_limits<double>::infinity()) const {
         const Index n = p_.gates == 0 ? 0 : piece(i).n, dk = p_.dk;
         const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
         std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates)), out;
+        out.reserve(static_cast<std::size_t>(n));
         for (Index j = 0; j < n; ++j) {
             const Index t = from_end ? n - 1 - j : j;
             const T* const g = one.g + t * p_.gates;
             if (p_.beta) {
-                double square = 0;
-                for (Index c = 0; c < dk; ++c) square += static_cast<double>(one.k[t * dk + c]) * one.k[t * dk + c];
+                const double square = sum_in_lanes(one.k + t * dk, dk, [](double x) { return x * x; });
                 const double shortens = square * static_cast<double>(one.beta[t]);
                 if (!(shortens >= 0 && shortens <= 2)) return {};
                 left[0] += static_cast<double>(*std::max_element(g, g + p_.gates));
@@ -190,6 +194,7 @@ private:
                 for (std::size_t c = 0; c < left.size(); ++c) left[c] += static_cast<double>(g[c]);
             }
             out.push_back(*std::max_element(left.begin(), left.end()));
+            if (!p_.beta && out.back() <= until) break;
         }
         return out;
     }
