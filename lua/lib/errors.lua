@@ -391,7 +391,9 @@ local rules = {
   { "a nil value %(field '([%a_][%w_]*)'%)$", causeway._absent_field },
   { "(%S+): cannot be written: No such file or directory", function(path)
     local folder = path:match("^(.+)/[^/]+$")
-    return folder and string.format("mkpath(%q) makes the folder", folder) or nil
+    local there = folder and io.open(folder)
+    if there then there:close() end
+    return folder and not there and string.format("mkpath(%q) makes the folder", folder) or nil
   end },
   { "name: expected a string, got nothing", function(_, source)
     return source:find("lowrank%s*%(%s*%)")

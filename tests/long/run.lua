@@ -11,9 +11,24 @@
 -- CAUSEWAY_LONG_PLACES is how many places of each example are tried, at random, by those that could try all (all).
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
-local minutes = tonumber(os.getenv("CAUSEWAY_LONG_MINUTES") or "") or 10
-local seconds = math.max(1, math.floor(60 * minutes))
-local most = tonumber(os.getenv("CAUSEWAY_LONG_PLACES") or "") or 0
+
+local function refuse(...)
+  io.stderr:write(string.format(...), "\n")
+  os.exit(2)
+end
+
+-- The number that the environment variable has, up to 10^6.
+local function asked(name, default, whole)
+  local text = os.getenv(name)
+  if not text or text == "" then return default end
+  local n = tonumber(text)
+  if not n or not (n >= 0 and n <= 1e6) or whole and n ~= math.floor(n) then
+    refuse("%s: %s, expected a %s of 0 to 10^6", name, text, whole and "whole number" or "number")
+  end
+  return n
+end
+local seconds = math.max(1, math.floor(60 * asked("CAUSEWAY_LONG_MINUTES", 10)))
+local most = asked("CAUSEWAY_LONG_PLACES", 0, true)
 
 local no_gpu = 3  -- the exit status of a program that needs one
 
@@ -62,9 +77,10 @@ local runs = {
       "status=$?; tail -qn 200 shares/*.log; exit $status",
     needs = "$BUILD-aarch64/tests/causeway-tests" },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
-    read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST" },
+    read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST",
+    needs = "$BUILD/tests/causeway-faults" },
   { name = "threads", what = "the same with starts of threads", read = in_words,
-    command = "$BUILD/tests/causeway-faults --threads" },
+    command = "$BUILD/tests/causeway-faults --threads", needs = "$BUILD/tests/causeway-faults" },
   { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
     read = of_shares, command = refused .. " --devices 1", gpu = true,
     needs = "$BUILD/tests/causeway-gpu-faults" },
@@ -91,7 +107,7 @@ local runs = {
     command = typed .. "$BUILD/tests/causeway-with-libedit",
     needs = "$BUILD/tests/causeway-with-libedit" },
   { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
-    command = typed .. "$BUILD/causeway" },
+    command = typed .. "$BUILD/causeway", needs = "$BUILD/tests/causeway-keys" },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
@@ -192,13 +208,15 @@ local function exists(path)
   return file ~= nil and file:close()
 end
 
-if arg[1] == "--table" then
+if arg[1] == "--table" and not arg[2] then
   write_page(read_counts())
   return
 end
 
-local build = arg[1] or error("expected the build folder, or --table", 0)
-local only = arg[2] == "--only" and arg[3] or ""
+local build, only = arg[1], arg[3] or ""
+if not build or build:find("^%-") or arg[2] and (arg[2] ~= "--only" or not arg[3] or arg[4]) then
+  refuse("run.lua: %s, expected BUILD, BUILD --only NAME or --table", table.concat(arg, " "))
+end
 local fuzz = build .. "-fuzz"
 local processors = tonumber((output_of("nproc"))) or 1
 local prompts = math.max(6, 3 * processors)  -- which wait for one another's answers most of the time
@@ -214,12 +232,19 @@ for _, run in ipairs(runs) do
   if run.name == only then exact[1] = run end
 end
 if exact[1] then chosen = exact end
-local tree = output_of("git describe --always --dirty=+ --exclude '*'"):match("%S+")
+if #chosen == 0 then
+  local names = {}
+  for i, run in ipairs(runs) do names[i] = run.name end
+  refuse("--only: no run has \"%s\" in its name: %s", only, table.concat(names, ", "))
+end
+local described, failed = output_of("git describe --always --dirty=+ --exclude '*'")
+local tree = failed == 0 and described:match("%S+") or os.getenv("CAUSEWAY_COMMIT") or "unknown"
 
 -- Runs one; its faults, or nil and why it was not run.
 local function counted(run)
-  if run.needs and not exists(filled(run.needs)) then
-    return nil, filled(run.needs)
+  local needs = filled(run.needs or "$BUILD/tests/causeway-tests")
+  if not exists(needs) then
+    return nil, needs
       .. " was not built (fuzzers need clang, tests of a GPU nvcc, those for aarch64 its compiler and qemu-user)"
   end
   if run.gpu and not has_gpu() then return nil, "no GPU was found" end
@@ -230,7 +255,8 @@ local function counted(run)
   local cases, found = run.read(text, status)
   local took = os.time() - start
   if not cases then
-    cases, found = 0, 1
+    print("it ended without a count, and the count that is kept stays:\n" .. text)
+    return 1
   elseif cases == 0 and status == 0 then
     return nil, "nothing of it can be tried here"
   elseif status ~= 0 and found == 0 then
@@ -246,13 +272,13 @@ local function counted(run)
   return found
 end
 
-local faults, begun = 0, os.time()
+local faults, tried, begun = 0, 0, os.time()
 for i, run in ipairs(chosen) do
   io.write(("%2d/%d  %-12s "):format(i, #chosen, run.name))
   io.flush()
   local found, why = counted(run)
-  if not found then print("skipped: " .. why) end
+  if found then tried = tried + 1 else print("skipped: " .. why) end
   faults = faults + (found or 0)
 end
-print(("%d faults in %s"):format(faults, lasted(os.time() - begun)))
-os.exit(faults == 0)
+print(("%d faults in %s, %d of %d not run"):format(faults, lasted(os.time() - begun), #chosen - tried, #chosen))
+os.exit(faults == 0 and tried > 0)
