@@ -14,6 +14,20 @@
 
 namespace causeway::gpu {
 
+// Arrivals at a barrier of a warp that has done something together. racecheck of compute-sanitizer does not know that
+// __syncwarp orders what all lanes did before the arrival of one of them (gpu/bench/bench_racecheck.cu shows it); in a
+// library built for it, -DCAUSEWAY_RACECHECK=ON, every lane arrives for itself.
+#ifdef CAUSEWAY_RACECHECK
+constexpr uint32_t warp_arrivals = 32;
+#else
+constexpr uint32_t warp_arrivals = 1;
+#endif
+// By all lanes of a warp.
+__device__ __forceinline__ void arrive_as_warp(uint32_t bar, int lane) {
+    __syncwarp();
+    if (warp_arrivals > 1 || lane == 0) ptx::mbarrier_arrive(bar);
+}
+
 // Which stage comes next, and how often, modulo 2, the ring went round.
 template <uint32_t stages>
 struct PipelineState {
@@ -39,8 +53,8 @@ struct Pipeline {
 
     uint32_t base, more_data = 0, more_barriers = 0;
 
-    // By one thread of the block, before all others use it: how many arrivals (TMA: 1, which also announces the bytes)
-    // fill a stage, and how many empty it.
+    // By one thread of the block, before all others use it: how many arrivals (TMA: 1, which also announces the bytes;
+    // a warp: warp_arrivals) fill a stage, and how many empty it.
     __device__ __forceinline__ void init(uint32_t producers, uint32_t consumers) const {
         for (uint32_t i = 0; i < stages; ++i)
             ptx::mbarrier_init(full(i), producers), ptx::mbarrier_init(empty(i), consumers);
@@ -78,8 +92,7 @@ struct Pipeline {
     template <class Position>
     __device__ __forceinline__ void producer_commit(const Position& n, int lane) const {
         ptx::fence_proxy_async();
-        __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(full(n));
+        arrive_as_warp(full(n), lane);
     }
 
     template <class Position>
@@ -89,8 +102,7 @@ struct Pipeline {
     // By all lanes of a warp.
     template <class Position>
     __device__ __forceinline__ void consumer_release(const Position& n, int lane) const {
-        __syncwarp();
-        if (lane == 0) ptx::mbarrier_arrive(empty(n));
+        arrive_as_warp(empty(n), lane);
     }
 };
 

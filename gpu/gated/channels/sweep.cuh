@@ -74,7 +74,7 @@ struct SweepBlock {
 
     // By one thread: the barriers. key_producers, query_producers: arrivals that fill a stage.
     __device__ __forceinline__ void init(uint32_t key_producers, uint32_t query_producers) const {
-        const uint32_t releases = consumers / 32 * static_cast<uint32_t>(cluster);
+        const uint32_t releases = consumers / 32 * static_cast<uint32_t>(cluster) * warp_arrivals;
         keys.init(key_producers, releases);
         queries.init(query_producers, releases);
         ptx::fence_mbarrier_init();
@@ -107,9 +107,11 @@ struct SweepBlock {
     template <class P>
     __device__ __forceinline__ void release(const P& pipeline, uint32_t at) const {
         ptx::fence_proxy_async();
+        if (cluster == 1) return arrive_as_warp(pipeline.empty(at), lane);
         __syncwarp();
-        if (cluster == 1) {
-            if (lane == 0) ptx::mbarrier_arrive(pipeline.empty(at));
+        if constexpr (warp_arrivals > 1) {
+            for (int i = 0; i < cluster; ++i)
+                ptx::mbarrier_arrive_remote(pipeline.empty(at), static_cast<uint32_t>(i));
         } else if (lane < cluster) {
             ptx::mbarrier_arrive_remote(pipeline.empty(at), static_cast<uint32_t>(lane));
         }

@@ -31,7 +31,7 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
     if (threadIdx.x == 0) {
         ptx::prefetch_tensor_map(maps.q), ptx::prefetch_tensor_map(maps.k), ptx::prefetch_tensor_map(maps.v),
             ptx::prefetch_tensor_map(maps.o);
-        if constexpr (packed) ptx::mbarrier_init(pipes.landed(), 1);
+        if constexpr (packed) ptx::mbarrier_init(pipes.landed(), 1), ptx::mbarrier_init(pipes.cleared(), 32);
         pipes.template init<lengths>();
     }
     if (work.making) ptx::griddepcontrol_launch_dependents();

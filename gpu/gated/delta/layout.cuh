@@ -89,6 +89,7 @@ struct Shared {
     PipelineBarriers<out_stages> out_barriers[state_warpgroups];
     uint64_t gates_alone[gate_stages];  // gates are made, and lengths are not in them yet
     uint64_t landed;                    // k, then v, of the last chunk of a packed sequence has come
+    uint64_t cleared;                   // and has zeros behind its end (for racecheck)
     // These alignments are larger than any access asks for, which is 16 bytes: offsets stay round whatever stands
     // above.
     alignas(512) float sum_of_gates[warps];  // of the chunk that each warp sums in find_start()
@@ -131,16 +132,19 @@ struct Pipelines {
         return base + static_cast<uint32_t>(offsetof(S, gates_alone)) + gate.stage_of(n) * 8;
     }
     __device__ __forceinline__ uint32_t landed() const { return base + static_cast<uint32_t>(offsetof(S, landed)); }
+    __device__ __forceinline__ uint32_t cleared() const { return base + static_cast<uint32_t>(offsetof(S, cleared)); }
     // Arrivals: TMA's one thread, one lane of each warp, or, for gates, every lane.
     // lengths: whether the auxiliary warpgroup fills the stages of gates, from what the gates' warp has made.
     template <bool lengths>
     __device__ __forceinline__ void init() const {
-        constexpr uint32_t auxiliary_warps = 4, state_warps = 4 * S::state_warpgroups;
-        k.init(1, auxiliary_warps + state_warps), q.init(1, auxiliary_warps + state_warps), v.init(1, state_warps);
-        p.init(auxiliary_warps, state_warps), t.init(auxiliary_warps, state_warps);
+        constexpr uint32_t auxiliary_warps = 4, state_warps = 4 * S::state_warpgroups,
+                           auxiliary = auxiliary_warps * warp_arrivals,
+                           state = state_warps * warp_arrivals;
+        k.init(1, auxiliary + state), q.init(1, auxiliary + state), v.init(1, state);
+        p.init(auxiliary, state), t.init(auxiliary, state);
         gate.init(lengths ? 32 * auxiliary_warps : 32, 32 * (auxiliary_warps + state_warps));
         for (uint32_t i = 0; i < S::gate_stages; ++i) ptx::mbarrier_init(gates_alone(i), 32);
-        for (uint32_t i = 0; i < S::state_warpgroups; ++i) out(i).init(4, 1);
+        for (uint32_t i = 0; i < S::state_warpgroups; ++i) out(i).init(4 * warp_arrivals, 1);
         ptx::fence_mbarrier_init();
     }
 };

@@ -23,12 +23,13 @@ __device__ __forceinline__ void load_tile(const P& pipe, uint32_t n, const CUten
     load_boxes(pipe, n, map, pipe.full(n), boxes, column, token, head, b, policy);
 }
 // The same where the sequence has `rows` of those tokens alone, by a warp: tokens of the next sequence become zeros, as
-// TMA has them behind the end of a tensor, before anybody is told of the tile. The landing barrier is in the phase of
-// this parity.
+// TMA has them behind the end of a tensor, before anybody is told of the tile. `landed` and `cleared` are barriers in
+// the phase of this parity.
 template <class P>
 __device__ __forceinline__ void load_last_tile(const P& pipe, uint32_t n, const CUtensorMap& map, uint32_t landed,
-                                               uint32_t parity, uint32_t rows, uint32_t boxes, int column,
-                                               uint32_t token, uint32_t head, uint32_t b, uint64_t policy) {
+                                               uint32_t cleared, uint32_t parity, uint32_t rows, uint32_t boxes,
+                                               int column, uint32_t token, uint32_t head, uint32_t b,
+                                               uint64_t policy) {
     const uint32_t lane = threadIdx.x % 32;
     if (lane == 0) load_boxes(pipe, n, map, landed, boxes, column, token, head, b, policy);
     ptx::mbarrier_wait(landed, parity);
@@ -37,7 +38,10 @@ __device__ __forceinline__ void load_last_tile(const P& pipe, uint32_t n, const 
         for (uint32_t at = tile + rows * 128 + 16 * lane; at < tile + tile_bytes; at += 16 * 32)
             ptx::st_shared(at, {0, 0, 0, 0});
     }
-    pipe.producer_commit(n, lane);
+    ptx::fence_proxy_async();
+    if constexpr (warp_arrivals > 1) ptx::mbarrier_arrive(cleared), ptx::mbarrier_wait(cleared, parity);
+    else __syncwarp();
+    if (lane == 0) ptx::mbarrier_arrive(pipe.full(n));
 }
 
 // k and v of every chunk of the walk, q where there are outputs. What no other head and no other block of columns reads
@@ -61,11 +65,11 @@ __device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, co
     if (!packed || whole == split.last) return;
     // Rows of q behind the end reach outputs that are not stored alone. Maps are never made of a last chunk.
     const uint32_t token = before + whole * chunk, rows = static_cast<uint32_t>(split.tokens(work)) - whole * chunk;
-    load_last_tile(pipes.k, whole - split.start, maps.k, pipes.landed(), 0, rows, R / 64, 0, token, k_h, split.b,
+    load_last_tile(pipes.k, whole - split.start, maps.k, pipes.landed(), pipes.cleared(), 0, rows, R / 64, 0, token, k_h, split.b,
                    k_policy);
     if (threadIdx.x % 32 == 0)
         load_tile(pipes.q, whole - split.first, maps.q, R / 64, 0, token, q_h, split.b, policy(work.column_blocks > 1));
-    load_last_tile(pipes.v, whole - split.start, maps.v, pipes.landed(), 1, rows, D / 64, split.column_block * D, token,
+    load_last_tile(pipes.v, whole - split.start, maps.v, pipes.landed(), pipes.cleared(), 1, rows, D / 64, split.column_block * D, token,
                    split.kv_h, split.b, policy(work.group > 1));
 }
 

@@ -33,7 +33,7 @@ template <class P>
 __device__ __forceinline__ void release_read(const P& pipe, uint32_t n, const uint32_t (&x)[16]) {
     constexpr uint32_t any_constant = 0x7F817F81;
     const bool met = __any_sync(0xFFFFFFFF, (x[3] ^ x[7] ^ x[11] ^ x[15]) == any_constant);
-    if (threadIdx.x % 32 == (met ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
+    if (warp_arrivals > 1 || threadIdx.x % 32 == (met ? 1 : 0)) ptx::mbarrier_arrive(pipe.empty(n));
 }
 
 template <class E, int R, int D, bool delta, bool packed, bool lengths>

@@ -51,7 +51,8 @@ __device__ __forceinline__ void store(Pipelines<R, D> pipes, const Maps& maps, c
     out.consumer_wait(whole - split.first);
     store_rows<E>(out.at(whole - split.first), work, split.b, split.h, before + whole * chunk, column,
                   static_cast<uint32_t>(split.tokens(work)) - whole * chunk);
-    out.consumer_release(whole - split.first, threadIdx.x % 32);
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(out.empty(whole - split.first));
 }
 
 }  // namespace causeway::gpu::gated_delta

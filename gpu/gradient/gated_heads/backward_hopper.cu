@@ -144,7 +144,7 @@ __global__ __launch_bounds__(backward_threads, 1) void gated_heads_backward(cons
     ptx::griddepcontrol_launch_dependents();
     if (is_map && at.is_first) return;  // nothing comes before it
     if (threadIdx.x == 0) {
-        pipe.init(1, 4);
+        pipe.init(1, 4 * warp_arrivals);
         ptx::fence_mbarrier_init();
     }
     __syncthreads();

@@ -148,7 +148,7 @@ __global__ __launch_bounds__(forward_threads, 1) void gated_heads_forward(const 
     // Nothing comes behind the last split, and the first one starts from the state that is given.
     if (is_map && (at.is_last || (at.is_first && at.block >= p.blocks))) return;
     if (threadIdx.x == 0) {
-        pipe.init(1, 4);
+        pipe.init(1, 4 * warp_arrivals);
         ptx::fence_mbarrier_init();
     }
     __syncthreads();

@@ -47,9 +47,9 @@ struct Layout {
     __device__ __forceinline__ uint32_t q_full() const { return base + offsetof(Memory, q_full); }
     // By one thread, before all others use the barriers.
     __device__ __forceinline__ void init_barriers() const {
-        constexpr uint32_t consumer_warps = 4 * consumers;
+        constexpr uint32_t releases = 4 * consumers * warp_arrivals;
         ptx::mbarrier_init(q_full(), 1);
-        k.init(1, consumer_warps), v.init(1, consumer_warps);
+        k.init(1, releases), v.init(1, releases);
         ptx::fence_mbarrier_init();
     }
 };

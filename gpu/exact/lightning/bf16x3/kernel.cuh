@@ -28,7 +28,8 @@ __global__ __launch_bounds__(Bf16x3Block<R, D, stores_states, bidirectional>::th
                       static_cast<int>(threadIdx.x % 32)};
     if (threadIdx.x == 0) {
         if constexpr (!bidirectional) prefetch(maps.of[0]);
-        constexpr int state_warps = 4 * Block::groups, score_warps = stores_states ? 0 : 4;
+        constexpr uint32_t state_warps = 4 * Block::groups * warp_arrivals,
+                           score_warps = stores_states ? 0 : 4 * warp_arrivals;
         block.k().init(Block::k_converters, state_warps + score_warps);
         for (int g = 0; g < Block::groups; ++g) block.v(g).init(1, 1);
         if constexpr (!stores_states) {
