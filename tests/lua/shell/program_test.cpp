@@ -359,6 +359,36 @@ TEST_CASE("Ctrl-C ends a script with status 130", "[lua][program][interrupt]") {
     }
 }
 
+TEST_CASE("Ctrl-C ends a finalizer that loops at the end of a script", "[lua][program][interrupt]") {
+    const TemporaryFolder folder;
+    const pid_t child = start_program(
+        folder, {"-e", "setmetatable({}, {__gc = function() io.open('ready', 'w'):close() while true do end end})"});
+    CHECK(wait_for_file(folder / "ready"));
+    kill(child, SIGINT);
+    CHECK(wait_for_program(folder, child).status == 130);
+}
+
+TEST_CASE("a time limit ends a message handler that loops", "[lua][program][interrupt]") {
+    const Output output = run_program(
+        {"-e", "causeway._with_timeout(0.1, function() xpcall(error, function() while true do end end) end)"});
+    CHECK(output.status == 1);
+    CHECK(contains(output.err, "the time limit was reached"));
+}
+
+TEST_CASE("what xpcall calls and says is Lua's", "[lua][program]") {
+    CHECK(run_program({"-e", "print(xpcall(function(a, b) return a + b end, error, 3, 4))"}).out == "true\t7\n");
+    CHECK(run_program({"-e",
+                       "function f() error('x') end "
+                       "print(xpcall(f, function(m) return m .. debug.getinfo(2, 'n').name end))"})
+              .out == "false\t(command line):1: xerror\n");
+    CHECK(run_program({"-e",
+                       "f = coroutine.wrap(function() return xpcall(coroutine.yield, print, 1) end) "
+                       "print(f(), f(2))"})
+              .out == "1\ttrue\t2\n");
+    CHECK(run_program({"-e", "xpcall(print)"}).err ==
+          "error: bad argument #2 to 'xpcall' (function expected, got no value)\n");
+}
+
 TEST_CASE("a reader that goes away ends the program quietly", "[lua][program]") {
     const TemporaryFolder folder;
     const std::string command =
