@@ -221,6 +221,11 @@ TEST_CASE("memory that runs out is an error of the script", "[lua][program]") {
     CHECK(limited("print(pcall(function() local t = {} for i = 1, 1e9 do t[i] = {} end end)) collectgarbage() "
                   "print(#('x'):rep(1000))") == 0);
     CHECK(read_bytes(folder / "out") == "false\tnot enough memory\n1000\n");
+    // The system says the same of a thread whose stack finds no room as of one thread too many.
+    CHECK(limited("local q = randn(1, 1, 2048, 4) tree_decode(q, q, q, {shards = 1024})") != 0);
+    CHECK(contains(read_bytes(folder / "err"), "out of memory: shards: 1024, there was room for "));
+    CHECK(limited("threads(1024) local a = randn(300, 300) a = a * a") != 0);
+    CHECK(contains(read_bytes(folder / "err"), "out of memory: threads: 1024, there was room for "));
 }
 #endif
 
