@@ -163,6 +163,10 @@ Reader::Reader(std::string_view text, std::string name, bool has_names)
                          has_names ? "a line with the names of the columns" : "rows of numbers");
     if (!has_names) {
         records_ = before;
+        while (records_.skip_empty_line()) {}
+        if (records_.at_end())
+            fail_as<IoError>(records_.name(), ": the file has empty lines alone, expected rows of numbers");
+        records_ = before;
         for (std::size_t i = 1; i <= record_.size(); ++i) columns_.push_back(std::to_string(i));
         return;
     }

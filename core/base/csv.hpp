@@ -60,8 +60,8 @@ bool is_of_numbers(const std::vector<Records::Field>& record);
 class Reader {
 public:
     // The text must live as long as the reader; `name` is what messages call it. Without has_names the first line is a
-    // row as well, and the columns are called "1", "2" ... Throws Error for a text that is empty or UTF-16 and for a
-    // column named twice.
+    // row as well, and the columns are called "1", "2" ... Throws Error for a text that is empty, of empty lines alone
+    // where it has no names, or UTF-16, and for a column named twice.
     Reader(std::string_view text, std::string name, bool has_names = true);
 
     const std::vector<std::string>& columns() const { return columns_; }

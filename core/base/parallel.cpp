@@ -17,6 +17,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/process.hpp"
 #include "core/base/processors.hpp"
+#include "core/base/stack_of_thread.hpp"
 
 namespace causeway {
 namespace {
@@ -54,8 +55,10 @@ public:
         try {
             for (int i = 1; i < size; ++i) workers_.emplace_back([this] { work(); });
         } catch (const std::system_error&) {  // no more threads to be had
+            const bool no_memory = no_room_for_a_stack();
             const std::size_t started = workers_.size() + 1;
             stop();
+            if (no_memory) fail_as<OutOfMemory>("out of memory: threads: ", size, ", there was room for ", started);
             fail("threads: ", size, " were asked for and only ", started, " could be started");
         } catch (...) {  // no memory for one more
             stop();

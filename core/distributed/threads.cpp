@@ -14,6 +14,7 @@
 #include "core/base/clock.hpp"
 #include "core/base/error.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/base/stack_of_thread.hpp"
 
 namespace causeway::distributed {
 namespace {
@@ -205,18 +206,20 @@ void run_threads(int p, const Program& program) {
     };
     std::vector<std::thread> threads;
     threads.reserve(static_cast<std::size_t>(p));
-    bool refused = false;
+    bool refused = false, no_memory = false;
     // Until the threads are joined nothing here may throw, so the sentence is made afterwards.
     try {
         for (int r = 0; r < p; ++r) threads.emplace_back(rank, r);
     } catch (const std::system_error&) {
         refused = true;
+        no_memory = no_room_for_a_stack();
         team.end(std::current_exception());
     } catch (...) {  // no memory for a thread
         team.end(std::current_exception());
     }
     const std::size_t started = threads.size();
     for (auto& thread : threads) thread.join();
+    if (no_memory) fail_as<OutOfMemory>("out of memory: shards: ", p, ", there was room for ", started, " threads");
     if (refused) fail_as<SystemError>("shards: ", p, ", the system has no more than ", started, " threads for them");
     if (team.failure) std::rethrow_exception(team.failure);
 }

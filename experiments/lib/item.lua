@@ -109,7 +109,12 @@ function Item:sweep(options)
   local finished = io.open(given.save .. "/" .. given.save:match("[^/]+$") .. ".json")
   if finished then finished:close() end
   given.fresh = self.options.fresh or finished ~= nil and not self.options.resume
-  local results = sweep(given)
+  local good, results = pcall(sweep, given)
+  if not good then
+    -- Said to whoever runs the script and has not written this line: one sentence, with the option that they have.
+    if error_kind(results) then results = results:gsub("^%S+%.lua:%d+: ", ""):gsub("fresh = true", "--fresh") end
+    error(results, 0)
+  end
   for _, origin in ipairs(results.origins) do self.origin = self.origin or origin end
   self.data[#self.data + 1] = given.save .. "/" .. given.save:match("[^/]+$") .. ".csv"
   return results

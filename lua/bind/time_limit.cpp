@@ -62,8 +62,22 @@ int with_timeout(lua_State* L) {
     return lua_gettop(L) - 1;
 }
 
+// _stops() -> whether Ctrl-C or a time limit ends what runs
+int stops(lua_State* L) {
+    bool asked = false;
+    try {
+        interrupt::check();
+    } catch (const Error&) {
+        asked = true;
+    }
+    lua_pushboolean(L, asked);
+    return 1;
+}
+
 }  // namespace
 
-void open_time_limit(lua_State* L) { add_functions(L, {{"_with_timeout", guarded<with_timeout>}}); }
+void open_time_limit(lua_State* L) {
+    add_functions(L, {{"_with_timeout", guarded<with_timeout>}, {"_stops", guarded<stops>}});
+}
 
 }  // namespace causeway::lua

@@ -87,9 +87,15 @@ int status_of(const Failure& failure) {
     return failure.interrupted ? status_of_interrupt : failure ? status_of_error : 0;
 }
 
+// Calls the finalizers that are left, which nothing interrupts in Lua: from here on Ctrl-C ends the program.
+void close_state(lua_State* L) {
+    leave_interrupts_to_the_system();
+    lua_close(L);
+}
+
 // Runs what the command line asks for; returns the exit status.
 int run(const CommandLine& line) {
-    std::unique_ptr<lua_State, void (*)(lua_State*)> state(new_state(), lua_close);
+    std::unique_ptr<lua_State, void (*)(lua_State*)> state(new_state(), close_state);
     lua_State* L = state.get();
     handle_signals(Patience::script);
     set_arg(L, line.arguments, line.script);

@@ -211,6 +211,16 @@ std::string told_of_data(const std::string& path) {
     return "";
 }
 
+// Without a traceback that says nothing new: the line of the script that the message begins with, and no other.
+Failure told_once(Failure failure) {
+    constexpr std::string_view of_script = " in main chunk";
+    std::string_view line = failure.traceback;
+    if (!line.ends_with(of_script) || line.find('\n') != std::string_view::npos) return failure;
+    line.remove_suffix(of_script.size());
+    if (failure.message.starts_with(line)) failure.traceback.clear();
+    return failure;
+}
+
 // "hint: ..." on the message of the compiler about a script, or "".
 std::string hint_on_script(lua_State* L, const std::string& text, const std::string& message) {
     return script_hint(text, message, [L](const std::string& code) {
@@ -247,7 +257,7 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
         lua_pop(L, 1);
     }
     for (std::size_t i = script + 1; i < arguments.size(); ++i) push_text(L, arguments[i]);
-    return call(L, static_cast<int>(arguments.size() - script - 1), 0);
+    return told_once(call(L, static_cast<int>(arguments.size() - script - 1), 0));
 }
 
 void report(lua_State* L, const Failure& failure) {

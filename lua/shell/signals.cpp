@@ -132,6 +132,8 @@ void handle_signals(Patience patience) {
     set_handler(SIGXFSZ, only_return);  // a file beyond the limit of its size is an error of writing it
 }
 
+void leave_interrupts_to_the_system() { set_handler(SIGINT, SIG_DFL); }
+
 Stoppable::Stoppable(lua_State* L) {
     interrupt::clear();
     presses = 0;

@@ -13,6 +13,9 @@ enum class Patience { script, shell, notebook };
 // ordinary error; in a script it ends the program quietly, as in other filters.
 void handle_signals(Patience patience);
 
+// From now on Ctrl-C ends the program at once.
+void leave_interrupts_to_the_system();
+
 // While it lives, Ctrl-C stops the Lua code that runs in L, again and again until the code has given up.
 class Stoppable {
 public:

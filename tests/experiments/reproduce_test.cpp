@@ -781,6 +781,20 @@ TEST_CASE("an empty cell is an error", "[experiments][reproduce]") {
     CHECK(lua("item:table({{a = 'OOM'}}, {columns = {'a'}}, true) return #item.parts") == "1");
 }
 
+TEST_CASE("rows of an item that are damaged cost the one who runs it alone a sentence", "[experiments][reproduce]") {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "quick");
+    write_bytes(folder / "quick/rows.jsonl", "{\"cut\n");
+    write_bytes(folder / "one.lua", "local item = dofile('" + experiments +
+                                        "lib/item.lua')(arg, {document = 'leet', name = 'table1', title = 'x'})\n"
+                                        "item:sweep{grid = {N = {1}}, run = function(p) return {y = p.N} end}\n");
+    const Output output = run_in(folder, {"one.lua", "--quick", "--save", "."});
+    CHECK(output.status == 1);
+    CHECK(output.err ==
+          "error: sweep: ./quick/rows.jsonl, line 1 is not a row; repair the file or start again with --fresh\n");
+    CHECK(run_in(folder, {"one.lua", "--quick", "--save", ".", "--fresh"}).status == 0);
+}
+
 TEST_CASE("reproduce refuses what it does not know", "[experiments][reproduce]") {
     const TemporaryFolder folder;
     CHECK(reproduce(folder, {"--only", "leet/table10"}).err ==

@@ -38,12 +38,8 @@ local function folder()
   return pipe:read("l")
 end
 
--- Lines that say more than the sentence: tracebacks, and what mpirun adds, but for who died of what.
-local function is_more(line, of_mpirun)
-  local said = line:gsub("^rank %d+: ", "")
-  return said == "" or said:find("^%s") or said:find("^stack traceback")
-    or of_mpirun and not said:find("^mpirun noticed")
-end
+-- What mpirun says of the end of a process, but for who died of what.
+local function is_more(line, of_mpirun) return line == "" or of_mpirun and not line:find("^mpirun noticed") end
 
 local function read_by_the_user(command, code)
   local where = folder()

@@ -117,6 +117,12 @@ TEST_CASE("a .csv file without names of columns is rows alone, and a comment's m
     for (std::vector<Cell> row; plain.next(row);) rows.push_back(row);
     CHECK(rows == Rows{{std::int64_t{1}, std::int64_t{2}}, {std::int64_t{3}, 4.5}});
     CHECK(message_of([] { csv::Reader("", "x.csv", false); }) == "x.csv: the file is empty, expected rows of numbers");
+    for (const char* empty : {"\n", "\n\n\n", "\r\n\r\n", "\xEF\xBB\xBF\n"}) {
+        CAPTURE(empty);
+        CHECK(message_of([&] { csv::Reader(empty, "x.csv", false); }) ==
+              "x.csv: the file has empty lines alone, expected rows of numbers");
+    }
+    CHECK(csv::Reader("\n2\n", "x.csv", false).columns() == std::vector<std::string>{"1"});  // an empty cell, then 2
     CHECK(csv::Reader("# a,# b\n1,2", "x.csv").columns() == std::vector<std::string>{"a", "# b"});
     CHECK(csv::Reader("\"# a\",b\n1,2", "x.csv").columns() == std::vector<std::string>{"# a", "b"});
     std::string header;

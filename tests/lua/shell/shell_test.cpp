@@ -284,6 +284,10 @@ TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[lua][shell][interr
         "print('started') return ('a'):rep(60):find(('a?'):rep(60) .. ('a'):rep(60))",
         "print('started') local s = setmetatable({}, {__index = function(t, k) return t[k + 1] and 1 end}) while true "
         "do pcall(function() return s[1] end) end",
+        "print('started') xpcall(error, function() while true do end end)",
+        "print('started') xpcall(function() while true do end end, function() while true do end end)",
+        "print('started') coroutine.wrap(function() xpcall(error, function() while true do end end) end)()",
+        "print('started') do local x <close> = setmetatable({}, {__close = function() while true do end end}) end",
     };
     for (const char* code : endless) {
         INFO(code);
@@ -296,6 +300,21 @@ TEST_CASE("Ctrl-C stops what runs and keeps the variables", "[lua][shell][interr
     }
     CHECK(shell.answer("randn(3):sum() == randn(3):sum()") == "false\n");
     shell.leave();
+}
+
+TEST_CASE("Ctrl-C where nothing can stop Lua says so, then leaves and keeps the entries", "[lua][shell][interrupt]") {
+    const TemporaryFolder home;
+    Terminal terminal(home.path(), {}, {"NO_COLOR=1"});
+    terminal.wait_for_prompt();
+    terminal.enter("setmetatable({}, {__gc = function() print('started') while true do end end}) collectgarbage()");
+    terminal.wait_for("started\n");
+    for (int press = 1; press <= 5; ++press) {
+        terminal.type(ctrl_c);
+        if (press == 3) terminal.wait_for("this step cannot be stopped; Ctrl-C twice more leaves causeway");
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // a key that is held down counts once
+    }
+    CHECK(terminal.wait_for_end() == 130);
+    CHECK(contains(read_bytes(home / ".local/state/causeway/history"), "setmetatable({}, {__gc"));
 }
 
 TEST_CASE("Ctrl-C stops a long computation in parallel loops", "[lua][shell][interrupt]") {

@@ -1,0 +1,23 @@
+#include "core/base/stack_of_thread.hpp"
+
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <cstddef>
+
+namespace causeway {
+
+bool no_room_for_a_stack() noexcept {
+    pthread_attr_t usual;
+    if (pthread_attr_init(&usual) != 0) return true;
+    std::size_t bytes = 0;
+    pthread_attr_getstacksize(&usual, &bytes);
+    pthread_attr_destroy(&usual);
+    void* const stack =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stack == MAP_FAILED) return true;
+    munmap(stack, bytes);
+    return false;
+}
+
+}  // namespace causeway
