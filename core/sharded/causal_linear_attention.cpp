@@ -106,41 +106,8 @@ public:
 
     void first(Index i, T* S) const override { std::copy_n(state_of(i), sizes_.elements(), S); }
     void last(Index i, const T* S) override { std::copy_n(S, sizes_.elements(), state_of(i)); }
-    void run(Index i, T* S) override { outputs(i, S, piece(i).n); }
-    void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
-    void map(Index i, T* A) const override {
-        A[0] = static_cast<T>(std::pow(sizes_.decay(i), static_cast<double>(piece(i).n)));
-    }
-
-    bool may_forget() const override { return may_forget_; }
-    // As of linear attention with a gate per head, in whole blocks.
-    std::vector<char> forgets(sharded::Stops stops) override {
-        std::vector<char> out;
-        for (const sharded::Stop& s : stops) out.push_back(2 * reach(s.state) <= piece(s.state).n);
-        return out;
-    }
-    void fresh(sharded::Stops stops, T* S) override {
-        this->each(stops, S, [&](Index i, T* at) {
-            std::fill_n(at, sizes_.elements(), T(0));
-            run(i, at);
-        });
-    }
-    std::vector<char> corrects(sharded::Stops stops, T* S, const T* B) override {
-        return this->each_stays(stops, S, B, [&](Index i, T* before, const T* after) {
-            const Index n = holding(i, before, after);
-            if (n <= piece(i).n) outputs(i, before, n);
-            return n > piece(i).n;
-        });
-    }
-
-    sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 2); }
-    sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
-
-private:
-    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
-    T* state_of(Index i) const { return states_ + i * sizes_.elements(); }
-    // Of the first n tokens of the rank.
-    void outputs(Index i, T* S, Index n) const {
+    void run(Index i, T* S) override {
+        const Index n = piece(i).n;
         if (n == 0) return;
         const Index row = sizes_.first_row(i) + piece(i).offset;
         const double gamma = sizes_.decay(i);
@@ -152,45 +119,43 @@ private:
         one.state = S;
         exact::run(method_, one);
     }
-    Index in_whole_blocks(Index i, Index n) const {
-        const Index unit = unit_of(p_.block);
-        return std::min(piece(i).n, (n + unit - 1) / unit * unit);
+    void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
+    void map(Index i, T* A) const override {
+        A[0] = static_cast<T>(std::pow(sizes_.decay(i), static_cast<double>(piece(i).n)));
     }
-    // After how many tokens the decay has left less than a place behind the last of a state before them that is no
-    // larger than what the tokens make.
+
+    bool may_forget() const override { return may_forget_; }
+    // As of linear attention with a gate per head.
+    std::vector<char> forgets(sharded::Stops stops) override {
+        std::vector<char> out;
+        for (const sharded::Stop& s : stops) out.push_back(s.after && 2 * reach(s.state) <= piece(s.state).n);
+        return out;
+    }
+    void last_tokens_of(Index i, T* S) const override {
+        std::fill_n(S, sizes_.elements(), T(0));
+        Piece last = piece(i);
+        const Index n = reach(i);
+        last.offset += last.n - n, last.n = n;
+        sizes_.advance(i, last, S);
+    }
+    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
+        return sharded::differing(stops.size(), S, handed, p_.r, sizes_.width(), false);
+    }
+
+    sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 2); }
+    sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
+
+private:
+    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
+    T* state_of(Index i) const { return states_ + i * sizes_.elements(); }
+    // How many of the last tokens, from the first one of a block on, forget what is before them: the decay leaves less
+    // than a place behind the last of a state no larger than what they make. More than there are where they do not.
     Index reach(Index i) const {
-        const Index n = piece(i).n;
+        const Index all = piece(i).n, unit = unit_of(p_.block);
         const double gamma = sizes_.decay(i);
-        if (!(gamma < 1) || n == 0) return n + 1;
-        const double tokens = std::log(sharded::unseen<T>) / std::log(gamma);
-        return tokens <= static_cast<double>(n) ? in_whole_blocks(i, static_cast<Index>(tokens) + 1) : n + 1;
-    }
-    // As of linear attention (StatePiece::holding). Divided outputs are multiplied by the sums that divided them.
-    Index holding(Index i, const T* S, const T* B) const {
-        const Index n = piece(i).n, row = sizes_.first_row(i) + piece(i).offset, r = p_.r, d = p_.d;
-        const double gamma = sizes_.decay(i);
-        const double left = std::pow(gamma, static_cast<double>(n));
-        for (Index e = 0; e < sizes_.elements(); ++e)
-            if (!sharded::nothing_beside<T>(left * std::abs(static_cast<double>(S[e])), B[e])) return n + 1;
-        std::vector<double> logs, sums;
-        std::vector<double> keys(static_cast<std::size_t>(r));
-        for (Index t = 0; t < n; ++t) {
-            logs.push_back(static_cast<double>(t + 1) * std::log(gamma));
-            double sum = p_.normalize ? 0 : 1;
-            for (Index e = 0; e < r && p_.normalize; ++e) {
-                double& key = keys[static_cast<std::size_t>(e)];
-                key = gamma * key + static_cast<double>(p_.C[(row + t) * r + e]);
-                sum += key * static_cast<double>(p_.B[(row + t) * r + e]);
-            }
-            sums.push_back(sum);
-        }
-        const T* const O = p_.O + row * d;
-        const auto output = [&](Index t, Index c) {
-            const double sum = sums[static_cast<std::size_t>(t)];
-            return c < d ? static_cast<double>(O[t * d + c]) * sum : sum;
-        };
-        const sharded::Before<T> before(S, r, sizes_.width());
-        return in_whole_blocks(i, before.tokens(n, p_.B + row * r, 1, logs, output));
+        if (!(gamma < 1) || all == 0) return all + 1;
+        const double tokens = std::max(1.0, std::ceil(std::log(sharded::unseen<T>) / std::log(gamma)));
+        return tokens <= static_cast<double>(all) ? all - (all - static_cast<Index>(tokens)) / unit * unit : all + 1;
     }
 
     const exact::Method& method_;

@@ -48,22 +48,21 @@ public:
     bool may_forget() const override { return may_forget_; }
     // A head counts as one that forgets where that takes at most half of the part, which is computed twice.
     std::vector<char> forgets(sharded::Stops stops) override {
+        reach_.resize(static_cast<std::size_t>(p_.all_heads()));
         std::vector<char> out;
-        for (const sharded::Stop& s : stops) out.push_back(2 * piece_.reach(s.state) <= piece_.piece(s.state).n);
+        for (const sharded::Stop& s : stops) {
+            Index& n = reach_[static_cast<std::size_t>(s.state)];
+            if (s.after) n = piece_.reach_back(s.state);
+            out.push_back(s.after && 2 * n <= piece_.piece(s.state).n);
+        }
         return out;
     }
-    void fresh(sharded::Stops stops, T* S) override {
-        this->each(stops, S, [&](Index i, T* at) {
-            std::fill_n(at, elements_, T(0));
-            piece_.outputs(i, at);
-        });
+    void last_tokens_of(Index i, T* S) const override {
+        std::fill_n(S, elements_, T(0));
+        piece_.state_of_last(i, reach_[static_cast<std::size_t>(i)], S);
     }
-    std::vector<char> corrects(sharded::Stops stops, T* S, const T* B) override {
-        return this->each_stays(stops, S, B, [&](Index i, T* before, const T* after) {
-            const Index n = piece_.holding(i, before, after);
-            if (n <= piece_.piece(i).n) piece_.outputs(i, before, n);
-            return n > piece_.piece(i).n;
-        });
+    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
+        return sharded::differing(stops.size(), S, handed, p_.dk, p_.dv, p_.beta != nullptr);
     }
 
     sharded::Work run_work(Index i) const override { return piece_.work(i, static_cast<double>(p_.group)); }
@@ -75,6 +74,7 @@ private:
     StatePiece<T> piece_;
     Index elements_;
     bool may_forget_;
+    std::vector<Index> reach_;  // of every state, the last tokens that make what is handed on
 };
 
 template <class T>
@@ -151,13 +151,8 @@ public:
         clear_sums(one);
         back_(one);
     }
-    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) const override {
-        std::vector<char> out(stops.size());
-        for (std::size_t k = 0; k < out.size(); ++k) {
-            const Index at = static_cast<Index>(k) * elements_;
-            out[k] = sharded::differs(S + at, handed + at, p_.in.dk, p_.in.dv);
-        }
-        return out;
+    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
+        return sharded::differing(stops.size(), S, handed, p_.in.dk, p_.in.dv, true);
     }
     Index kept(Index i) const override {
         const Index n = piece_.piece(i).n;

@@ -82,12 +82,8 @@ public:
     }
 
     const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / p_.heads)]; }
-    void outputs(Index i, T* S) const { outputs(i, S, piece(i).n); }
-    // Those of the first n tokens alone.
-    void outputs(Index i, T* S, Index n) const {
-        Piece first = piece(i);
-        first.n = n;
-        if (n > 0) run_(alone(p_, i, first, S));
+    void outputs(Index i, T* S) const {
+        if (piece(i).n > 0) run_(alone(p_, i, piece(i), S));
     }
     void state_alone(Index i, T* S) const { state_of(i, piece(i), S); }
     // A: what the rule makes of the unit matrix with values of zero; of a diagonal the products of the gates.
@@ -125,24 +121,6 @@ public:
         last.offset += last.n - n, last.n = n;
         state_of(i, last, S);
     }
-    // S being the state before the rank's tokens, B and the outputs what they are where it is 0: how many of the first
-    // tokens, in whole chunks, hold something of it; more than there are where the state after them does.
-    Index holding(Index i, const T* S, const T* B) const {
-        const Index n = piece(i).n, dk = p_.dk, dv = p_.dv;
-        const std::vector<double> left = logs_left(i);
-        const Before<T> before(S, dk, dv);
-        if (left.empty() || !(p_.beta ? before.gone(std::exp(left.back()), B) : gone_by_channel(i, S, B))) return n + 1;
-        const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
-        const gated::Head<T> head = p_.head(i);
-        Index holds = 0;
-        for (Index r = 0; r < p_.group; ++r) {
-            const T *const q = one.q + r * head.step * dk, *const O = one.O + r * head.step * dv;
-            holds = std::max(holds, before.tokens(n, q, std::abs(static_cast<double>(p_.scale)), left,
-                                                  [&](Index t, Index c) { return O[t * dv + c]; }));
-        }
-        return in_whole_chunks(i, holds);
-    }
-
     // Multiplications and additions, and elements read and written, of the chunkwise form.
     Work work(Index i, double group) const {
         const auto n = static_cast<double>(piece(i).n), dk = static_cast<double>(p_.dk),
@@ -204,19 +182,6 @@ private:
         for (Index t = 0; t < n; ++t) sum += static_cast<double>(one.g[t * one.gates + c]);
         return std::exp(sum);
     }
-    bool gone_by_channel(Index i, const T* S, const T* B) const {
-        const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
-        const Index n = piece(i).n;
-        double a = left_after(one, n, 0);
-        for (Index e = 0; e < p_.dk; ++e) {
-            if (p_.gates > 1) a = left_after(one, n, e);
-            for (Index c = e * p_.dv; c < (e + 1) * p_.dv; ++c)
-                if (!nothing_beside<T>(a * std::abs(static_cast<double>(S[c])), static_cast<double>(B[c])))
-                    return false;
-        }
-        return true;
-    }
-
     const gated::Problem<T>& p_;
     Run run_;
     std::vector<Piece> pieces_;

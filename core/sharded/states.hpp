@@ -17,8 +17,9 @@
 //
 // The ring does no more work than one worker and has its bits, as the exchange of heads has, which sends the tokens
 // themselves (core/sharded/all_to_all.hpp); the others cost a pass over k and v for the maps. Heads whose gates forget
-// within a part need wait for nothing (ring_past_forgetting), which no longer has the bits; where the state that came
-// turns out to be too large to be forgotten, or no number, it goes round after all.
+// within a part need wait for nothing (past_forgetting): the rank before them hands on what its last tokens alone make
+// of their states, before all else. That no longer has the bits; where the state turns out to be another one in the end,
+// since what was forgotten was too large or no number, it goes round after all.
 #pragma once
 
 #include <algorithm>
@@ -54,6 +55,8 @@ struct Route {
     Index slots = 0;     // states that leave a rank anywhere
     std::vector<Stop> stops;
     int together = 1;  // states that a rank computes at once, on threads of its own
+    // Whether all ranks have the same stops, and the same number of them together: then neighbours go in one message.
+    bool alike = false;
 
     Index count() const { return static_cast<Index>(stops.size()); }
     const Stop& operator[](Index k) const { return stops[static_cast<std::size_t>(k)]; }
@@ -80,18 +83,16 @@ public:
     // out <- A S + B, one state after the other.
     virtual void applies(const Route&, Index n, const T* A, const T* B, const T* S, T* out) const = 0;
 
-    // Heads that forget: where the gates of the rank's tokens leave next to nothing of the state before them, what is
-    // after them depends on these tokens alone, and most outputs do too, unless that state is large beside them.
+    // Heads that forget: where the gates of the rank's last tokens leave next to nothing of what was before them, the
+    // state after them depends on these tokens alone, and can be handed on before all else.
     virtual bool may_forget() const { return false; }
-    virtual std::vector<char> forgets(Stops stops) { return std::vector<char>(stops.size()); }
-    virtual void fresh(Stops, T* /*S*/) {}  // all outputs, as if S were 0; S <- B
-    // Then the outputs that hold something of S, once more from S, which is spoiled. B: what fresh has made. Says where
-    // A S + B is not B in the last place; there nothing is computed, and S is left.
-    virtual std::vector<char> corrects(Stops stops, T* /*S*/, const T* /*B*/) {
+    virtual std::vector<char> forgets(Stops stops) { return std::vector<char>(stops.size()); }  // asked of all stops
+    virtual void last_tokens(Stops, T* /*S*/) {}  // S <- the state after those tokens, from zeros before them
+    // Whether a state is another one than that which was handed on in its place, beyond rounding.
+    virtual std::vector<char> differ(Stops stops, const T* /*S*/, const T* /*handed*/) {
         return std::vector<char>(stops.size());
     }
-    // What corrects could not say yet as it only queued: where A S + B is not B after all, of all stops, asked once,
-    // after the last corrects. There S was left, and what was computed does not count.
+    // What differ could not say yet as it only queued, of all stops, asked once, after the last one.
     virtual std::vector<char> remains(Stops stops) { return std::vector<char>(stops.size()); }
 
     virtual Work run_work(Index i) const = 0;      // of runs, for state i
@@ -118,12 +119,7 @@ public:
     // what comes from the other side.
     virtual bool may_forget_both_ways() const { return false; }
     virtual std::vector<char> forgets_both_ways(Stops stops) { return std::vector<char>(stops.size()); }
-    virtual void last_tokens(Stops, T* /*S*/) {}  // S <- the state after the last tokens, which forget all before them
     virtual void first_tokens(Stops, T* /*dS*/) {}  // dS <- what the first tokens, behind which all is forgotten, make
-    // Whether a state is another one than that which was handed on in its place, beyond rounding.
-    virtual std::vector<char> differ(Stops stops, const T* /*S*/, const T* /*handed*/) const {
-        return std::vector<char>(stops.size());
-    }
 };
 
 // A part that the CPU computes state by state, those of a block at once on threads of their own: any function may be
@@ -138,6 +134,7 @@ public:
     virtual void run(Index i, T* S) = 0;
     virtual void advance(Index i, T* S) const = 0;
     virtual void map(Index i, T* A) const = 0;
+    virtual void last_tokens_of(Index /*i*/, T* /*S*/) const {}
 
     void firsts(Stops stops, T* S) const final {
         each(stops, S, [&](Index i, T* at) { first(i, at); });
@@ -154,6 +151,9 @@ public:
     void maps(Stops stops, T* A) const final {
         each_at(stops, [&](std::size_t k) { map(stops[k].state, A + static_cast<Index>(k) * carry_); });
     }
+    void last_tokens(Stops stops, T* S) final {
+        each(stops, S, [&](Index i, T* at) { last_tokens_of(i, at); });
+    }
     void clear(T* x, Index n) const final { std::fill_n(x, n, T(0)); }
     void copy(const T* from, Index n, T* to) const final { std::copy_n(from, n, to); }
     void applies(const Route& z, Index n, const T* A, const T* B, const T* S, T* out) const final {
@@ -166,16 +166,6 @@ protected:
     template <class P, class F>
     void each(Stops stops, P* S, F&& f) const {
         each_at(stops, [&](std::size_t k) { f(stops[k].state, S + static_cast<Index>(k) * elements_); });
-    }
-    // f(state, its elements of S and of B), a bool.
-    template <class F>
-    std::vector<char> each_stays(Stops stops, T* S, const T* B, F&& f) const {
-        std::vector<char> out(stops.size());
-        each_at(stops, [&](std::size_t k) {
-            const Index at = static_cast<Index>(k) * elements_;
-            out[k] = f(stops[k].state, S + at, B + at);
-        });
-        return out;
     }
     template <class F>
     static void each_at(Stops stops, F&& f) {
@@ -213,7 +203,6 @@ public:
     virtual void first_gradient(Index i, const T* dS) = 0;
     virtual void forth(Index i, const T* S, T* dS) = 0;
     virtual void back(Index i, const T* S, T* dS) = 0;
-    virtual void last_tokens_of(Index /*i*/, T* /*S*/) const {}
     virtual void first_tokens_of(Index /*i*/, T* /*dS*/) {}
 
     void last_gradients(Stops stops, T* dS) const final {
@@ -227,9 +216,6 @@ public:
     }
     void backs(Stops stops, const T* S, T* dS) final {
         this->each(stops, dS, [&](Index i, T* at) { back(i, S + (at - dS), at); });
-    }
-    void last_tokens(Stops stops, T* S) final {
-        this->each(stops, S, [&](Index i, T* at) { last_tokens_of(i, at); });
     }
     void first_tokens(Stops stops, T* dS) final {
         this->each(stops, dS, [&](Index i, T* at) { first_tokens_of(i, at); });
@@ -282,17 +268,38 @@ T* entry(T* all, Index i, Index size) {
     return all ? all + i * size : nullptr;
 }
 
-// The stops [from, to) that arrive from the rank before are asked for.
-template <class T>
-std::vector<Transfer> ask(Communicator& comm, const Route& z, Index from, Index to, T* states) {
-    std::vector<Transfer> out(static_cast<std::size_t>(to - from));
-    for (Index k = from; k < to; ++k)
-        if (z[k].before)
-            out[static_cast<std::size_t>(k - from)] =
-                comm.receive(entry(states, k, z.elements), z.elements, comm.rank() - 1);
-    comm.start();
-    return out;
+// f(from, to) for the messages of a rank that sends the stops of [from, to) of which `is` holds.
+template <class Is, class F>
+void each_message(const Route& z, Index from, Index to, Is&& is, F&& f) {
+    each_piece(from, to, z.alike ? to - from : 1, is, [&](Index a, Index b, bool goes) {
+        if (goes) f(a, b);
+    });
 }
+
+// The stops [from, to) that arrive from the rank before are asked for, and waited for.
+template <class T>
+void fetch(Communicator& comm, const Route& z, Index from, Index to, T* states) {
+    std::vector<Transfer> out;
+    each_message(
+        z, from, to, [&](Index k) { return z[k].before; },
+        [&](Index a, Index b) {
+            out.push_back(comm.receive(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() - 1));
+        });
+    comm.start();
+    for (Transfer& t : out) t.wait();
+}
+// Those of [from, to) that go on to the next rank, and of which `is` holds, are sent.
+template <class T, class Is>
+void send_on(Communicator& comm, const Route& z, Index from, Index to, T* states, std::vector<Transfer>& sent,
+             Is&& is) {
+    each_message(
+        z, from, to, [&](Index k) { return z[k].after && is(k); },
+        [&](Index a, Index b) {
+            sent.push_back(comm.send(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() + 1));
+        });
+    comm.start();
+}
+inline bool all_of_them(Index) { return true; }
 
 // f(from, to) for the pieces of stops that begin, or do not begin, at this rank.
 template <class F>
@@ -308,20 +315,12 @@ inline bool arrives(const Stop& s) { return s.before; }
 inline bool ends(const Stop& s) { return !s.after; }
 inline bool goes_on(const Stop& s) { return s.after; }
 
-// The outputs of stops whose states are there, and what becomes of the states after them; as_one: those that go on, all
-// or none, in one message.
+// The outputs of stops whose states are there, and the states after them, which replace them.
 template <class T>
-void compute(Communicator& comm, const Route& z, Part<T>& part, Index from, Index to, T* states,
-             std::vector<Transfer>& sent, bool as_one = false) {
-    const Index size = z.elements;
-    if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
-        part.runs(stops_of(z, from, to), states + from * size);
-        each_where(z, from, to, ends, [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states + a * size); });
-    }
-    const Index each = as_one ? to - from : 1;
-    for (Index k = from; k < to; k += each)
-        if (z[k].after) sent.push_back(comm.send(entry(states, k, size), each * size, comm.rank() + 1));
-    comm.start();
+void run(Communicator& comm, const Route& z, Part<T>& part, Index from, Index to, T* states) {
+    if (!works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) return;
+    part.runs(stops_of(z, from, to), states + from * z.elements);
+    each_where(z, from, to, ends, [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states + a * z.elements); });
 }
 
 // S <- the states before the first tokens, of sequences that begin at this rank.
@@ -337,9 +336,10 @@ void ring(Communicator& comm, const Route& z, Part<T>& part) {
     std::vector<Transfer> sent;
     comm.begin();
     each_block(z, [&](Index from, Index to) {
-        for (Transfer& t : ask(comm, z, from, to, states.data())) t.wait();
+        fetch(comm, z, from, to, states.data());
         begin_states(comm, z, part, from, to, states.data());
-        compute(comm, z, part, from, to, states.data(), sent);
+        run(comm, z, part, from, to, states.data());
+        send_on(comm, z, from, to, states.data(), sent, all_of_them);
     });
     for (Transfer& t : sent) t.wait();
 }
@@ -368,84 +368,57 @@ private:
     std::vector<char> all_;  // [rank, slot]
 };
 
-// Who forgets what, of all ranks.
-class Forgotten {
+// Who hands on what, of all ranks, and from where on a state is waited for.
+class Handed {
 public:
     template <class T>
-    Forgotten(Communicator& comm, const Route& z, Part<T>& part)
-        : z_(z), me_(comm.rank()), mine_(of_stops(z, part)), all_(comm, z, mine_, needs_none) {}
+    Handed(Communicator& comm, const Route& z, Part<T>& part)
+        : z_(z), me_(comm.rank()), all_(comm, z, of_stops(z, part), needs_none) {}
 
-    bool here(Index k) const { return z_[k].slot >= 0 && (mine_[static_cast<std::size_t>(k)] & forgets) != 0; }
+    bool on(Index k) const { return z_[k].after && by(me_, k); }
+    // Whether the rank before hands it on.
+    bool here(Index k) const { return z_[k].before && by(me_ - 1, k); }
     bool any() const {
         for (Index slot = 0; slot < z_.slots; ++slot)
             for (int r = 0; r < all_.ranks(); ++r)
-                if ((all_.by(r, slot) & forgets) != 0) return true;
+                if (all_.by(r, slot) == hands_on) return true;
         return false;
     }
-    // Whether half of the states or more are forgotten by all ranks that need them, so that few wait for one another.
+    // Whether half of the states or more are handed on by all ranks that they leave, so that few wait for one another.
     bool mostly() const {
         Index n = 0;
         for (Index slot = 0; slot < z_.slots; ++slot) {
             bool all = true;
-            for (int r = 0; r < all_.ranks(); ++r) all = all && all_.by(r, slot) != 0;
+            for (int r = 0; r < all_.ranks(); ++r) all = all && all_.by(r, slot) != waits;
             n += all ? 1 : 0;
         }
         return 2 * n >= z_.slots;
     }
-    // What the rank before sends, in its order: states that begin there and that others wait for, those that it
-    // forgets, and what it hands through. First and last of the stops of each message.
-    struct Message {
-        Index from, to;
-    };
-    std::vector<Message> incoming() const {
-        std::vector<Message> messages;
-        for (int rank = 0; rank < me_; ++rank) {
-            std::vector<Message> sent;
-            const auto send = [&](Index from, Index to) { sent.push_back({from, to}); };
-            const auto begins = [&](Index k) { return z_[k].before && z_[k].begins == rank; };
-            each_piece(
-                0, z_.count(), z_.together, [&](Index k) { return begins(k) && !by(rank, k); },
-                [&](Index from, Index to, bool is) {
-                    if (is) send(from, to);
-                });
-            each_piece(
-                0, z_.count(), z_.count(),
-                [&](Index k) {
-                    if (!z_[k].before || z_[k].begins > rank || !by(rank, k)) return 0;
-                    return begins(k) ? 1 : 2;
-                },
-                [&](Index from, Index to, int is) {
-                    if (is > 0) send(from, to);
-                });
-            for (const Message& m : messages)
-                each_piece(
-                    m.from, m.to, z_.together, [&](Index k) { return by(rank, k); },
-                    [&](Index from, Index to, bool gone) {
-                        if (!gone) send(from, to);
-                    });
-            messages = std::move(sent);
-        }
-        return messages;
+    // The last rank up to this one that has the state without waiting: its sequence begins there, or it is handed on to
+    // it. Ranks go through what they wait for from the nearest source on, so that messages come in the order in which
+    // they are asked for.
+    int source(Index k) const {
+        int r = me_;
+        while (r > z_[k].begins && !by(r - 1, k)) --r;
+        return r;
     }
 
 private:
-    // needs_none: the state begins there, or does not come there.
-    enum Letter : char { waits = 0, forgets = 1, needs_none = 2 };
+    enum Letter : char { waits = 0, hands_on = 1, needs_none = 2 };  // needs_none: it ends there, or does not come there
 
     template <class T>
     static std::vector<char> of_stops(const Route& z, Part<T>& part) {
         std::vector<char> out = part.forgets(z.stops);
         for (Index k = 0; k < z.count(); ++k) {
             char& letter = out[static_cast<std::size_t>(k)];
-            letter = static_cast<char>((letter != 0 ? forgets : waits) | (z[k].before ? waits : needs_none));
+            letter = static_cast<char>(letter != 0 ? hands_on : z[k].after ? waits : needs_none);
         }
         return out;
     }
-    bool by(int rank, Index k) const { return (all_.by(rank, z_[k].slot) & forgets) != 0; }
+    bool by(int rank, Index k) const { return z_[k].slot >= 0 && all_.by(rank, z_[k].slot) == hands_on; }
 
     const Route& z_;
     int me_;
-    std::vector<char> mine_;
     Said all_;
 };
 
@@ -505,8 +478,9 @@ void by_gathering(Communicator& comm, const Route& z, Part<T>& part, T* states) 
     }
 }
 
-// The same, each from the rank before, which has combined its map with what it got. Where all that a rank sends begins
-// there, each block of it goes before the map of the next one is made.
+// The same, each from the rank before, which has combined its map with what it got, and the outputs. Where all that a
+// rank sends begins there, each block of it goes before the map of the next one is made; where it sends nothing, the
+// outputs of a block follow when its states have come.
 template <class T>
 void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     const Index size = z.elements, n = z.count();
@@ -514,25 +488,26 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     T *const B = maps.data(), *const A = entry(maps.data(), n, size);
     std::vector<Transfer> sent;
     const auto passes = [&](Index k) { return z[k].before && z[k].after; };
-    bool some_pass = false;
-    for (Index k = 0; k < n; ++k) some_pass = some_pass || passes(k);
+    const bool some_pass = std::any_of(z.stops.begin(), z.stops.end(), [](const Stop& s) { return s.before && s.after; }),
+               some_go_on = std::any_of(z.stops.begin(), z.stops.end(), goes_on);
     each_block(z, [&](Index from, Index to) {
         make_maps(comm, z, part, from, to, states, B, A, [](Index k) { return k; });
-        for (Index k = from; k < to && !some_pass; ++k)
-            if (z[k].after) sent.push_back(comm.send(entry(B, k, size), size, comm.rank() + 1));
-        comm.start();
+        if (!some_pass) send_on(comm, z, from, to, B, sent, all_of_them);
     });
     each_block(z, [&](Index from, Index to) {
-        for (Transfer& t : ask(comm, z, from, to, states)) t.wait();
+        fetch(comm, z, from, to, states);
         each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
             if (is && works(comm, a, b, [&](Index) { return apply_work(z); }))
                 part.applies(z, b - a, A + a * z.carry, B + a * size, states + a * size, next.data() + a * size);
         });
-        for (Index k = from; k < to && some_pass; ++k)
-            if (z[k].after)
-                sent.push_back(comm.send(entry(passes(k) ? next.data() : B, k, size), size, comm.rank() + 1));
-        comm.start();
+        if (!some_go_on) run(comm, z, part, from, to, states);
+        if (!some_pass) return;
+        // Of stops that are alike all pass or none.
+        each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
+            send_on(comm, z, a, b, is ? next.data() : B, sent, all_of_them);
+        });
     });
+    if (some_go_on) each_block(z, [&](Index from, Index to) { run(comm, z, part, from, to, states); });
     for (Transfer& t : sent) t.wait();
 }
 
@@ -543,15 +518,9 @@ void from_maps(Communicator& comm, const Route& z, Part<T>& part, T* states, boo
         each_block(z, [&](Index from, Index to) {
             each_where(z, from, to, ends, [&](Index a, Index b) { part.prepares(stops_of(z, a, b)); });
         });
-    if (gather) by_gathering(comm, z, part, states);
-    else by_scanning(comm, z, part, states);
-    each_block(z, [&](Index from, Index to) {
-        if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
-            part.runs(stops_of(z, from, to), states + from * z.elements);
-            each_where(z, from, to, ends,
-                       [&](Index a, Index b) { part.lasts(stops_of(z, a, b), states + a * z.elements); });
-        }
-    });
+    if (!gather) return by_scanning(comm, z, part, states);
+    by_gathering(comm, z, part, states);
+    each_block(z, [&](Index from, Index to) { run(comm, z, part, from, to, states); });
 }
 
 template <class T>
@@ -562,86 +531,91 @@ void by_maps(Communicator& comm, const Route& z, Part<T>& part, bool gather) {
     from_maps(comm, z, part, states.data(), gather);
 }
 
-// The states that stay, of which a rank says so that has them in `states`, by the ring from the first such rank on.
+// The states that are not what was handed on, of which the rank that did says so: they go round by the ring from the
+// first such rank on, which has them in `states`.
 template <class T>
-void go_round(Communicator& comm, const Route& z, Part<T>& part, T* states, const std::vector<char>& stays) {
-    const Said said(comm, z, stays, 0);
+void go_round(Communicator& comm, const Route& z, Part<T>& part, T* states, const std::vector<char>& differs) {
+    const Said said(comm, z, differs, 0);
     std::vector<Transfer> sent;
     for (Index k = 0; k < z.count(); ++k) {
-        if (!z[k].before) continue;
+        if (z[k].slot < 0) continue;
         int first = 0;
-        while (first < comm.rank() && said.by(first, z[k].slot) == 0) ++first;
-        if (said.by(first, z[k].slot) == 0) continue;
-        if (first < comm.rank())
-            for (Transfer& t : ask(comm, z, k, k + 1, states)) t.wait();
-        compute(comm, z, part, k, k + 1, states, sent);
+        while (first < comm.size() && said.by(first, z[k].slot) == 0) ++first;
+        if (first > comm.rank() || first == comm.size()) continue;
+        if (first < comm.rank()) {
+            if (!z[k].before) continue;
+            fetch(comm, z, k, k + 1, states);
+            run(comm, z, part, k, k + 1, states);
+        }
+        send_on(comm, z, k, k + 1, states, sent, all_of_them);
     }
     for (Transfer& t : sent) t.wait();
 }
 
-// The ring where heads may forget. A rank that forgets computes its outputs as if there were no state before them,
-// which leaves the true state after them, and the first outputs once more when the state before them has come. So no
-// rank waits for what another one waits for, but for states that it does not forget, which go first. A state that was
-// not forgotten after all goes round once more, from the first rank that says so. or_scan: unless most are forgotten,
-// the scan is made in its place. Returns which it was.
+// Where heads may forget. A rank hands on what its last tokens make of the states that they forget, before all else, and
+// computes first what it has or what is handed on to it, so that no rank waits for what another one waits for, but for
+// states that are not forgotten, which go by the ring. or_scan: unless most are forgotten, the scan is made in its place.
+// Returns which it was.
 template <class T>
-Exchange ring_past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool or_scan) {
+Exchange past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool or_scan) {
     const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
     const int me = comm.rank();
-    Room<T> states(comm, Held::state, n * size), after(comm, Held::state, n * size);
+    Room<T> states(comm, Held::state, n * size), handed_on(comm, Held::state, n * size);
     std::vector<Transfer> sent;
     comm.begin();
     begin_states(comm, z, part, 0, n, states.data());
     // Each hears from all here, so the states have been read before any are written after the last tokens.
-    const Forgotten forgotten(comm, z, part);
-    if (or_scan && !forgotten.mostly()) {
+    const Handed handed(comm, z, part);
+    if (or_scan && !handed.mostly()) {
         from_maps(comm, z, part, states.data(), false);
         return Exchange::all_scan;
     }
-    const auto run = [&](Index from, Index to) { compute(comm, z, part, from, to, states.data(), sent, true); };
-
-    // Pieces of one kind are computed at once: states that are there, and go on or do not; states that are forgotten.
-    enum Kind { ready, ready_ends, forgotten_begins, forgotten_goes_on, forgotten_ends, waited_for };
-    const auto kind = [&](Index k) {
-        if (forgotten.here(k)) return !z[k].before ? forgotten_begins : z[k].after ? forgotten_goes_on : forgotten_ends;
-        return z[k].before ? waited_for : z[k].after ? ready : ready_ends;
-    };
-    for (const Kind wanted : {ready, ready_ends})
-        each_piece(0, n, z.together, kind, [&](Index from, Index to, Kind is) {
-            if (is == wanted) run(from, to);
-        });
-    each_piece(0, n, all, kind, [&](Index from, Index to, Kind is) {
-        if (is != forgotten_begins && is != forgotten_goes_on && is != forgotten_ends) return;
-        T* const S = entry((is == forgotten_begins ? states : after).data(), from, size);
-        if (works(comm, from, to, [&](Index k) { return part.run_work(z[k].state); })) {
-            const Stops stops = stops_of(z, from, to);
-            if (is == forgotten_begins) part.runs(stops, S);
-            else part.fresh(stops, S);
-            if (is == forgotten_ends) part.lasts(stops, S);
-        }
-        if (is != forgotten_ends) sent.push_back(comm.send(S, (to - from) * size, me + 1));
+    const auto on = [&](Index k) { return handed.on(k); };
+    each_piece(0, n, all, on, [&](Index from, Index to, bool is) {
+        if (is && !comm.dry()) part.last_tokens(stops_of(z, from, to), handed_on.data() + from * size);
     });
-    comm.start();
+    send_on(comm, z, 0, n, handed_on.data(), sent, on);
 
-    std::vector<char> stays(static_cast<std::size_t>(n));
-    for (const Forgotten::Message& m : forgotten.incoming()) {
-        comm.receive(entry(states.data(), m.from, size), (m.to - m.from) * size, me - 1).wait();
-        each_piece(
-            m.from, m.to, z.together, [&](Index k) { return std::pair(forgotten.here(k), z[k].after); },
-            [&](Index from, Index to, const std::pair<bool, bool>& is) {
-                if (!is.first) return run(from, to);
-                if (comm.dry()) return;
-                const std::vector<char> said =
-                    part.corrects(stops_of(z, from, to), states.data() + from * size, after.data() + from * size);
-                std::copy(said.begin(), said.end(), stays.begin() + from);
+    std::vector<char> differs(static_cast<std::size_t>(n));
+    const auto compute = [&](Index from, Index to) {
+        run(comm, z, part, from, to, states.data());
+        send_on(comm, z, from, to, states.data(), sent, [&](Index k) { return !handed.on(k); });
+        each_piece(from, to, to - from, on, [&](Index a, Index b, bool is) {
+            if (!is || comm.dry()) return;
+            const std::vector<char> said =
+                part.differ(stops_of(z, a, b), states.data() + a * size, handed_on.data() + a * size);
+            std::copy(said.begin(), said.end(), differs.begin() + a);
+        });
+    };
+    const auto receive = [&](Index from, Index to) {
+        comm.receive(entry(states.data(), from, size), (to - from) * size, me - 1).wait();
+    };
+    each_message(z, 0, n, [&](Index k) { return handed.here(k); }, receive);
+    // What others wait for, then the rest of what is there, then what is waited for.
+    const auto there = [&](Index k) { return handed.source(k) == me; };
+    const auto awaited = [&](Index k) { return z[k].after && !handed.on(k); };
+    const auto each_of = [](Index from, Index to, auto&& is, auto&& f) {
+        each_piece(from, to, to - from, is, [&](Index a, Index b, bool holds) {
+            if (holds) f(a, b);
+        });
+    };
+    each_block(z, [&](Index from, Index to) {
+        each_of(from, to, [&](Index k) { return there(k) && awaited(k); }, compute);
+    });
+    each_of(0, n, [&](Index k) { return there(k) && !awaited(k); }, compute);
+    for (int source = me - 1; source >= 0; --source)
+        each_block(z, [&](Index from, Index to) {
+            each_of(from, to, [&](Index k) { return handed.source(k) == source; }, [&](Index a, Index b) {
+                each_message(z, a, b, all_of_them, receive);
+                compute(a, b);
             });
-    }
+        });
     for (Transfer& t : sent) t.wait();
-    if (comm.dry() || !forgotten.any()) return Exchange::ring;
+    if (comm.dry() || !handed.any()) return Exchange::ring;
     comm.finish_queued();
     const std::vector<char> late = part.remains(z.stops);
-    for (std::size_t k = 0; k < stays.size(); ++k) stays[k] = stays[k] != 0 || late[k] != 0;
-    go_round(comm, z, part, states.data(), stays);
+    for (std::size_t k = 0; k < differs.size(); ++k) differs[k] = differs[k] != 0 || late[k] != 0;
+    go_round(comm, z, part, states.data(), differs);
     return Exchange::ring;
 }
 
@@ -653,7 +627,7 @@ template <class T>
 Exchange forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exchange, bool scan_gives_way = false) {
     const bool or_scan = exchange == Exchange::all_scan && scan_gives_way;
     if ((exchange == Exchange::ring || or_scan) && part.may_forget() && z.slots > 0)
-        return detail::ring_past_forgetting(comm, z, part, or_scan);
+        return detail::past_forgetting(comm, z, part, or_scan);
     // Where no state leaves a rank there is nothing to exchange, in any way.
     if (exchange == Exchange::ring || z.slots == 0) detail::ring(comm, z, part);
     else detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
@@ -669,9 +643,9 @@ void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
     Room<T> states(comm, Held::state, z.count() * size), gradients(comm, Held::state, z.count() * size);
     std::vector<Transfer> came, sent(static_cast<std::size_t>(z.count())), back;
     const auto keep = [&](Index n) { comm.memory.add(Held::state, n, comm.bytes_of(sizeof(T))); };
-    each_block(z, [&](Index from, Index to) {
-        for (Transfer& t : ask(comm, z, from, to, states.data())) came.push_back(std::move(t));
-    });
+    for (Index k = 0; k < z.count(); ++k)
+        came.push_back(z[k].before ? comm.receive(entry(states.data(), k, size), size, comm.rank() - 1) : Transfer{});
+    comm.start();
     begin_states(comm, z, part, 0, z.count(), states.data());
     each_block(z, [&](Index from, Index to) {
         for (Index k = from; k < to; ++k) {

@@ -55,8 +55,10 @@ Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
 Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts, Exchange exchange) {
     Route z = causeway::sharded::route_of({{0, 0, starts.back()}}, tokens.states(), starts, comm.rank());
     z.elements = tokens.elements(), z.rows = tokens.rows(), z.carry = tokens.carry();
+    z.alike = true;
+    const Index tokens_each = starts.back() / comm.size();  // all ranks have the same answer
     z.together = static_cast<int>(exchange == Exchange::all_scan && z.carry <= z.rows && z.slots > 0
-                                      ? together_by_maps(tokens.states(), tokens.length())
+                                      ? together_by_maps(tokens.states(), tokens_each)
                                       : together(tokens.states(), z.slots == 0 || z.carry > z.rows));
     return z;
 }

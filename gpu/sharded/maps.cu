@@ -28,32 +28,44 @@ __device__ float sum_of_block(float x, float* room) {
 // Log gates, in units of log 2, after which a state is forgotten.
 constexpr float forgotten = -forgotten_bits;
 
-// A block: a state; one gate a token, `threads` tokens at a time.
+// A block: a state; one gate a token, `threads` tokens at a time, from the last one on.
 __global__ __launch_bounds__(threads) void reach_of_heads(GateRows gates, int64_t most, int32_t* reach) {
     __shared__ float room[warps];
     const float* g = gates.g + int64_t{blockIdx.x} * gates.N;
     float sum = 0;
     int64_t t = 0;
     while (sum > forgotten && t < most) {
-        const int64_t i = t + threadIdx.x;
-        sum += sum_of_block(i < gates.N ? g[i] * limits::log2_e : 0.0f, room);
+        const int64_t i = gates.N - 1 - t - threadIdx.x;
+        sum += sum_of_block(i >= 0 ? g[i] * limits::log2_e : 0.0f, room);
         t += threads;
     }
     if (threadIdx.x == 0) reach[blockIdx.x] = sum <= forgotten && t <= most ? static_cast<int32_t>(t) : -1;
 }
 
-// The same with a gate a column, a thread for each.
-__global__ __launch_bounds__(threads) void reach_of_channels(GateRows gates, int64_t most, int32_t* reach) {
-    const int column = static_cast<int>(threadIdx.x);
-    const bool mine = column < gates.columns;
-    const float* g = gates.g + int64_t{blockIdx.x} * gates.N * gates.columns + (mine ? column : 0);
+// The same with a gate a column: a thread adds `tokens_each` of them, and one of every column adds those sums.
+constexpr int channel_threads = 1024, tokens_each = 32;
+__global__ __launch_bounds__(channel_threads) void reach_of_channels(GateRows gates, int64_t most, int32_t* reach) {
+    __shared__ float room[channel_threads];
+    const int width = (gates.columns + 31) / 32 * 32, slices = channel_threads / width,
+              column = static_cast<int>(threadIdx.x) % width, slice = static_cast<int>(threadIdx.x) / width;
+    const bool mine = column < gates.columns && slice < slices;
+    const float* g = gates.g + int64_t{blockIdx.x} * gates.N * gates.columns + column;
     float sum = 0;
     int64_t t = 0;
     bool all = false;
     while (!all && t < most) {
-#pragma unroll 16
-        for (int64_t i = t; i < t + threads; ++i)
-            if (i < gates.N) sum += g[i * gates.columns] * limits::log2_e;
+        for (int64_t done = 0; done < threads; done += int64_t{slices} * tokens_each) {
+            float part = 0;
+#pragma unroll
+            for (int j = 0; j < tokens_each; ++j) {
+                const int64_t n = done + int64_t{slice} * tokens_each + j, i = gates.N - 1 - t - n;
+                if (mine && n < threads && i >= 0) part += g[i * gates.columns] * limits::log2_e;
+            }
+            room[threadIdx.x] = part;
+            __syncthreads();
+            for (int s = 0; mine && s < slices; ++s) sum += room[s * width + column];
+            __syncthreads();
+        }
         t += threads;
         all = __syncthreads_and(!mine || sum <= forgotten) != 0;
     }
@@ -88,48 +100,12 @@ __global__ void unit_kernel(float* x, int n) {
         x[int64_t{blockIdx.x} * n * n + i] = i / n == i % n ? 1.0f : 0.0f;
 }
 
-// A block: a state.
-template <class E>
-__global__ __launch_bounds__(threads) void leave_kernel(HeadTokens tokens, int rows, int columns, float* S) {
-    __shared__ float room[warps];
-    const int64_t state = blockIdx.x;
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const E* k = static_cast<const E*>(tokens.k) + state / tokens.heads * tokens.k_stride.batch +
-                 state % tokens.heads * tokens.k_stride.head;
-    float logs = 0;
-    for (int64_t t = warp; t < tokens.n; t += warps) {
-        const E* row = k + t * tokens.k_stride.token;
-        const float square = tokens.beta ? dot_of_warp(row, row, rows) : 0.0f;
-        if (lane != 0) continue;
-        logs += tokens.g[state * tokens.N + t] * limits::log2_e;
-        if (!tokens.beta) continue;
-        const float stretch = fabsf(1 - tokens.beta[state * tokens.N + t] * square);
-        if (!(stretch <= 1)) logs += log2f(stretch);  // NaN too
-    }
-    // Half of them at a time: the product itself may be 0 where that with a large number is not.
-    const float half = exp2f(sum_of_block(logs, room) / 2);
-    float* const at = S + state * rows * columns;
-    if (!tokens.beta) {
-        for (int i = static_cast<int>(threadIdx.x); i < rows * columns; i += threads) at[i] = half * (half * at[i]);
-        return;
-    }
-    for (int c = static_cast<int>(threadIdx.x); c < columns; c += threads) {
-        float largest = 0;
-        for (int e = 0; e < rows; ++e) {
-            const float x = fabsf(at[e * columns + c]);
-            largest = is_finite(x) ? fmaxf(largest, x) : INFINITY;
-        }
-        const float most = half * (half * largest) * sqrtf(static_cast<float>(rows));
-        for (int e = 0; e < rows; ++e) at[e * columns + c] = most;
-    }
-}
-
 // Of numbers that are not negative, whose bits are in their order.
 __device__ void raise(float* largest, float x) { atomicMax(reinterpret_cast<int*>(largest), __float_as_int(x)); }
 
 // A block: a state. A warp has rows of its own.
-__global__ __launch_bounds__(threads) void seen_kernel(int rows, int columns, bool mixes, float unseen,
-                                                       const float* left, const float* S, int32_t* seen) {
+__global__ __launch_bounds__(threads) void differing_kernel(int rows, int columns, bool mixes, float share,
+                                                            const float* S, const float* handed, int32_t* differs) {
     extern __shared__ float of_rows[];
     float* of_columns = of_rows + rows;
     const int64_t at = int64_t{blockIdx.x} * rows * columns;
@@ -151,12 +127,13 @@ __global__ __launch_bounds__(threads) void seen_kernel(int rows, int columns, bo
     bool any = false;
     for (int e = warp; e < rows; e += warps)
         for (int c = lane; c < columns; c += 32) {
-            const float x = left[at + int64_t{e} * columns + c];
-            const float beside = mixes ? of_columns[c] : fminf(of_rows[e], of_columns[c]);
-            any = any || !is_finite(x) || fabsf(x) > unseen * beside;
+            const int64_t i = at + int64_t{e} * columns + c;
+            const float apart = fabsf(S[i] - handed[i]),
+                        beside = mixes ? of_columns[c] : fminf(of_rows[e], of_columns[c]);
+            any = any || !(apart <= share * beside);  // NaN too, which what is not finite makes
         }
     any = __syncthreads_or(any) != 0;
-    if (threadIdx.x == 0) seen[blockIdx.x] = any ? 1 : 0;
+    if (threadIdx.x == 0) differs[blockIdx.x] = any ? 1 : 0;
 }
 
 struct Maps {
@@ -191,7 +168,7 @@ unsigned blocks(int64_t n) { return static_cast<unsigned>(n); }
 void find_reach(const GateRows& gates, int64_t most, std::int32_t* reach, cudaStream_t stream) {
     if (gates.states == 0) return;
     if (gates.columns == 1) reach_of_heads<<<blocks(gates.states), threads, 0, stream>>>(gates, most, reach);
-    else reach_of_channels<<<blocks(gates.states), threads, 0, stream>>>(gates, most, reach);
+    else reach_of_channels<<<blocks(gates.states), channel_threads, 0, stream>>>(gates, most, reach);
     check_launch("launching find_reach");
 }
 
@@ -204,21 +181,12 @@ void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream) {
     check_launch("launching multiply_gates");
 }
 
-void leave_of_heads(const HeadTokens& tokens, int rows, int columns, float* S, cudaStream_t stream) {
-    if (tokens.states == 0) return;
-    visit(tokens.type, [&](auto zero) {
-        using E = decltype(zero);
-        leave_kernel<E><<<blocks(tokens.states), threads, 0, stream>>>(tokens, rows, columns, S);
-    });
-    check_launch("launching leave_of_heads");
-}
-
-void find_seen(int64_t states, int rows, int columns, bool mixes, float unseen, const float* left, const float* S,
-               std::int32_t* seen, cudaStream_t stream) {
+void find_differing(int64_t states, int rows, int columns, bool mixes, float share, const float* S,
+                    const float* handed, std::int32_t* differs, cudaStream_t stream) {
     if (states == 0) return;
     const auto shared = static_cast<std::size_t>(rows + columns) * sizeof(float);
-    seen_kernel<<<blocks(states), threads, shared, stream>>>(rows, columns, mixes, unseen, left, S, seen);
-    check_launch("launching find_seen");
+    differing_kernel<<<blocks(states), threads, shared, stream>>>(rows, columns, mixes, share, S, handed, differs);
+    check_launch("launching find_differing");
 }
 
 void make_unit(float* x, int64_t states, int n, cudaStream_t stream) {

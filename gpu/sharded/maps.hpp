@@ -16,13 +16,13 @@ struct GateRows {
     int columns;
 };
 
-// A head counts as one that forgets where its gates leave less than 2^-forgotten_bits: 13 more than it takes not to be
-// seen beside a state of the same size (core/sharded/before.hpp), as what tokens make may be that much smaller than the
-// state before them. Where it is smaller still, find_seen says so.
+// A head counts as one that forgets where its last gates leave less than 2^-forgotten_bits: 13 more than it takes not to
+// be seen beside a state of the same size (core/sharded/before.hpp), as what tokens make may be that much smaller than
+// the state before them. Where it is smaller still, find_differing says so.
 inline constexpr float forgotten_bits = 40;
 
-// Of every state the first tokens whose gates together leave less than that of what was before them, in every column:
-// a multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
+// Of every state the last tokens whose gates together leave less than that of what was before them, in every column: a
+// multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
 void find_reach(const GateRows& gates, std::int64_t most, std::int32_t* reach, cudaStream_t stream);
 
 // A [states][columns]: the product of the gates of all tokens.
@@ -31,24 +31,10 @@ void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream);
 // x [states][n][n] <- the unit matrix.
 void make_unit(float* x, std::int64_t states, int n, cudaStream_t stream);
 
-// Tokens with a gate a head, and with beta the delta rule: g, beta [states, N], k [batch, heads, N, rows].
-struct HeadTokens {
-    std::int64_t states, heads, N, n;  // the first n tokens
-    const float *g, *beta;
-    const void* k;
-    Type type;
-    Strides k_stride;
-};
-
-// S [states][rows][columns] <- A S of these tokens; with the delta rule what no number of A S is larger than, from the
-// length of the columns of S, which a token makes max(1, |1 - beta |k|²|) times as long at most.
-void leave_of_heads(const HeadTokens& tokens, int rows, int columns, float* S, cudaStream_t stream);
-
-// seen [states] <- 1 where something of `left` could be seen in S, both [states][rows][columns], else 0: where an
-// element of it is not finite, or more than `unseen` of the largest number of S in its column, or unless A mixes rows,
-// in its row. Numbers of S that are not finite do not count.
-void find_seen(std::int64_t states, int rows, int columns, bool mixes, float unseen, const float* left, const float* S,
-               std::int32_t* seen, cudaStream_t stream);
+// differs [states] <- 1 where S is not `handed`, both [states][rows][columns], else 0: where an element of it is not
+// finite, or is farther away than `share` of the largest number in its column, and unless A mixes rows, in its row.
+void find_differing(std::int64_t states, int rows, int columns, bool mixes, float share, const float* S,
+                    const float* handed, std::int32_t* differs, cudaStream_t stream);
 
 // out [states][rows][columns] <- A S + B; B null: zeros. out may be S, but for A of rows². A has `carry` numbers a
 // state: none (1), 1, `rows` (a diagonal) or rows².

@@ -58,47 +58,41 @@ public:
     bool may_forget() const override { return true; }
     // A head counts as one that forgets where that takes a small share of the part.
     std::vector<char> forgets(Stops stops) override {
-        reach_ = tokens_.reach(tokens_.length() / 4);
         std::vector<char> out(stops.size());
+        if (std::none_of(stops.begin(), stops.end(), [](const auto& s) { return s.after; })) return out;
+        reach_ = tokens_.reach(tokens_.length() / 4);
         for (std::size_t k = 0; k < out.size() && !reach_.empty(); ++k)
-            out[k] = reach_[static_cast<std::size_t>(stops[k].state)] >= 0;
+            out[k] = stops[k].after && reach_[static_cast<std::size_t>(stops[k].state)] >= 0;
         return out;
     }
-    void fresh(Stops stops, float* S) override {
+    void last_tokens(Stops stops, float* S) override {
         clear(S, static_cast<Index>(stops.size()) * size());
-        tokens_.outputs(states(stops), all(), S);
-    }
-    // The first tokens once more, and a look at what they leave of S: where it is nothing beside the state after them,
-    // all later tokens see no more of it than of how that state is rounded. remains() says where it is more.
-    std::vector<char> corrects(Stops stops, float* S, const float*) override {
-        if (!seen_.data()) {
-            seen_ = Buffer(static_cast<std::size_t>(tokens_.states()) * sizeof(std::int32_t), tokens_.stream());
-            check(cudaMemsetAsync(seen_.data(), 0, seen_.bytes(), tokens_.stream()), "looking at states");
-        }
         each_group(stops, [&](Span of, std::int64_t n, Index before) {
-            const auto copied = [&] {
-                Buffer x(static_cast<std::size_t>(of.n * size()) * sizeof(float), tokens_.stream());
-                copy(S + before, of.n * size(), x.template as<float>());
-                return x;
-            };
-            const Buffer after = copied(), left = copied();
-            tokens_.outputs(of, {0, n}, after.template as<float>());
-            tokens_.leave(of, n, left.template as<float>());
-            find_seen(of.n, static_cast<int>(tokens_.rows()), static_cast<int>(tokens_.columns()),
-                      tokens_.carry() > tokens_.rows(), static_cast<float>(causeway::sharded::unseen<float>),
-                      left.template as<float>(), after.template as<float>(), seen_.as<std::int32_t>() + of.first,
-                      tokens_.stream());
+            const std::int64_t first = tokens_.length() - n;
+            tokens_.advance(of, {first, n}, S + before);
         });
+    }
+    // Queued: remains() says it.
+    std::vector<char> differ(Stops stops, const float* S, const float* handed) override {
+        if (!differs_.data()) {
+            differs_ = Buffer(static_cast<std::size_t>(tokens_.states()) * sizeof(std::int32_t), tokens_.stream());
+            check(cudaMemsetAsync(differs_.data(), 0, differs_.bytes(), tokens_.stream()), "comparing states");
+        }
+        const Span of = states(stops);
+        find_differing(of.n, static_cast<int>(tokens_.rows()), static_cast<int>(tokens_.columns()),
+                       tokens_.carry() > tokens_.rows(), tokens_.rounding(), S, handed,
+                       differs_.as<std::int32_t>() + of.first, tokens_.stream());
         return std::vector<char>(stops.size());
     }
     std::vector<char> remains(Stops stops) override {
         std::vector<char> out(stops.size());
-        if (!seen_.data()) return out;
-        std::vector<std::int32_t> seen(static_cast<std::size_t>(tokens_.states()));
-        check(cudaMemcpyAsync(seen.data(), seen_.data(), seen_.bytes(), cudaMemcpyDeviceToHost, tokens_.stream()),
-              "looking at states");
-        check(cudaStreamSynchronize(tokens_.stream()), "looking at states");
-        for (std::size_t k = 0; k < out.size(); ++k) out[k] = seen[static_cast<std::size_t>(stops[k].state)] != 0;
+        if (!differs_.data()) return out;
+        std::vector<std::int32_t> differs(static_cast<std::size_t>(tokens_.states()));
+        check(cudaMemcpyAsync(differs.data(), differs_.data(), differs_.bytes(), cudaMemcpyDeviceToHost,
+                              tokens_.stream()),
+              "comparing states");
+        check(cudaStreamSynchronize(tokens_.stream()), "comparing states");
+        for (std::size_t k = 0; k < out.size(); ++k) out[k] = differs[static_cast<std::size_t>(stops[k].state)] != 0;
         return out;
     }
 
@@ -113,17 +107,18 @@ protected:
     }
     Span all() const { return {0, tokens_.length()}; }
     Index size() const { return tokens_.elements(); }
-    // f(states, tokens, elements before them) for neighbours that are computed at once with as many tokens as the
-    // farthest of their gates reach: while that costs less than starting more kernels does.
+    // f(states, tokens, elements before them) for neighbours that are computed at once with as many of the last tokens
+    // as the farthest of their gates reach, from a multiple of 64 on, where chunks of all tokens begin too: while that
+    // costs less than starting more kernels does.
     template <class F>
     void each_group(Stops stops, F&& f) const {
         const auto tokens = [&](std::size_t k) {
             const std::int64_t n = reach_[static_cast<std::size_t>(stops[k].state)];
-            return std::min(tokens_.length(), (n + 63) / 64 * 64);
+            return tokens_.length() - std::max<std::int64_t>(0, tokens_.length() - n) / 64 * 64;
         };
         for (std::size_t k = 0; k < stops.size();) {
             std::size_t end = k + 1;
-            constexpr std::int64_t tokens_of_a_start = 65536;
+            constexpr std::int64_t tokens_of_a_start = 262144;
             std::int64_t sum = tokens(k), most = sum;
             for (; end < stops.size(); ++end) {
                 const std::int64_t n = tokens(end), longest = std::max(most, n);
@@ -139,7 +134,7 @@ protected:
     const float* first_states_;
     float* last_states_;
     std::vector<std::int64_t> reach_;
-    Buffer seen_;  // of every state, whether something of it was seen after the first tokens
+    Buffer differs_;  // of every state, whether it is another one than that which was handed on
 };
 
 }  // namespace causeway::gpu::sharded

@@ -19,7 +19,7 @@ using std::int64_t;
 // Tokens of a head whose outputs nobody reads are computed so many at a time, into the same memory.
 constexpr int64_t hidden_tokens = 4096;
 
-// How far into a part the gates are looked at: what is not forgotten there counts as kept.
+// How far back from its end the gates of a part are looked at: what is not forgotten there counts as kept.
 constexpr int64_t searched_tokens = 4096;
 
 // `width` numbers of each of the tokens of some heads side by side: from [heads, N, width].
@@ -93,32 +93,19 @@ void GatedTokens::map(Span states, float* A) {
         if (args_.g) multiply_gates({args_.g + states.first * N_ * args_.gates, states.n, N_, args_.gates}, A, stream_);
         return;
     }
-    // What the rule makes of the unit matrix.
-    make_unit(A, states.n, args_.dk, stream_);
-    without_values(states, N_, args_.dk, A);
-}
-
-void GatedTokens::leave(Span states, int64_t n, float* S) {
-    // With gates a head not by the kernels, which themselves leave out what gates make small.
-    if (args_.gates > 1) return without_values(states, n, args_.dv, S);
-    each_block(states, [&](const Block& block, int64_t before) {
-        const GatedArgs a = cut(block);
-        leave_of_heads({block.count(), block.heads, N_, n, a.g, a.beta, a.k, a.type, a.k_stride}, a.dk, a.dv,
-                       S + before * elements(), stream_);
-    });
-}
-
-void GatedTokens::without_values(Span states, int64_t n, int columns, float* S) {
+    // What the rule makes of the unit matrix with values of zero.
+    const int columns = args_.dk;
+    make_unit(A, states.n, columns, stream_);
     each_block(states, [&](const Block& block, int64_t before) {
         GatedArgs a = cut(block);
-        const int64_t each = std::min(hidden_tokens, n);
+        const int64_t each = std::min(hidden_tokens, N_);
         const Buffer zeros(static_cast<std::size_t>(block.count() * each * columns * bytes_of(a.type)), stream_);
         check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "making values of zero");
         a.dv = columns;
         a.v_stride = contiguous(block.heads, each, columns);
-        for (int64_t t = 0; t < n; t += each) {
+        for (int64_t t = 0; t < N_; t += each) {
             a.v = moved(static_cast<const void*>(zeros.data()), a.type, a.v_stride, 0, 0, -t);  // read from token t on
-            run(a, {t, std::min(each, n - t)}, S + before * a.dk * columns, true);
+            run(a, {t, std::min(each, N_ - t)}, A + before * a.dk * columns, true);
         }
     });
 }
@@ -213,16 +200,6 @@ void DecayedTokens::map(Span states, float* A) {
     // From pageable memory: the copy has its own of it when this returns.
     check(cudaMemcpyAsync(A, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice, stream_),
           "copying the decays");
-}
-
-void DecayedTokens::leave(Span states, int64_t n, float* S) {
-    std::vector<float> halves;  // of the tokens: γ^n itself may be 0 in Float32 where γ^n S is not
-    for (int64_t i = states.first; i < states.first + states.n; ++i)
-        halves.push_back(static_cast<float>(std::pow(args_.decay_of(i % heads_), static_cast<double>(n) / 2)));
-    const Buffer A(halves.size() * sizeof(float), stream_);
-    check(cudaMemcpyAsync(A.data(), halves.data(), A.bytes(), cudaMemcpyHostToDevice, stream_), "copying the decays");
-    for (int half = 0; half < 2; ++half)
-        apply_maps(states.n, args_.r, args_.d, 1, A.as<float>(), nullptr, S, S, stream_);
 }
 
 int64_t DecayedTokens::reach_of(double gamma, int64_t most) {

@@ -35,6 +35,7 @@ public:
     virtual std::int64_t rows() const = 0;
     virtual std::int64_t columns() const = 0;
     virtual std::int64_t carry() const = 0;  // numbers of A
+    virtual Type type() const = 0;
     std::int64_t elements() const { return rows() * columns(); }
 
     // The outputs of some tokens; S: in and out, null: zeros, dropped.
@@ -45,11 +46,12 @@ public:
     // tokens does not do it again. Does nothing where there is no such thing.
     virtual void prepare(Span /*states*/) {}
     virtual void map(Span states, float* A) = 0;
-    // S <- A S, what the first n tokens leave of it, or numbers that are not smaller.
-    virtual void leave(Span states, std::int64_t n, float* S) = 0;
-    // Of every state the tokens whose gates together leave less than 2^-forgotten_bits of what was before them, -1:
+    // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them, -1:
     // more than `most`; may wait for the stream. None: nothing is forgotten.
     virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
+    // As a share of a state's numbers, what rounding makes of two ways to it: a few places of Float32, and of products
+    // of 16 bits, whose factors may be rounded the other way, less than one of theirs.
+    float rounding() const { return type() == Type::Float32 ? 0x1p-18f : 0x1p-12f; }
 
 protected:
     // Heads of a rectangle of [batch, heads].
@@ -90,12 +92,12 @@ public:
     GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream);
 
     std::int64_t rows() const override { return args_.dk; }
+    Type type() const override { return args_.type; }
     std::int64_t columns() const override { return args_.dv; }
     std::int64_t carry() const override {
         return args_.beta ? std::int64_t{args_.dk} * args_.dk : args_.g ? args_.gates : 0;
     }
     void map(Span states, float* A) override;
-    void leave(Span states, std::int64_t n, float* S) override;
     std::vector<std::int64_t> reach(std::int64_t most) override;
 
 protected:
@@ -103,8 +105,6 @@ protected:
     GatedArgs cut(const Block&) const;  // all tokens of these heads
 
 private:
-    // S [states, dk, columns] after the first n tokens with values of zero.
-    void without_values(Span states, std::int64_t n, int columns, float* S);
     void run(GatedArgs a, Span tokens, float* S, bool hidden);
 
     GatedArgs args_;
@@ -119,9 +119,9 @@ public:
     static std::int64_t reach_of(double gamma, std::int64_t most);
 
     std::int64_t rows() const override { return args_.r; }
+    Type type() const override { return args_.type; }
     std::int64_t carry() const override { return args_.gamma ? 1 : 0; }
     void map(Span states, float* A) override;
-    void leave(Span states, std::int64_t n, float* S) override;
     std::vector<std::int64_t> reach(std::int64_t most) override;
 
 protected:

@@ -2,7 +2,6 @@
 // does not come, and that a state goes round after all that its gates alone would have forgotten.
 #include "core/sharded/states.hpp"
 
-#include <map>
 #include <random>
 #include <set>
 
@@ -15,8 +14,8 @@ namespace {
 
 using sharded::Stops;
 
-// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is. late: it says that it is not when
-// it is asked for all that remains, not at once.
+// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is: what it hands on is b. late: it says
+// that this was another state when it is asked for all that remains, not at once.
 struct Rank {
     std::vector<double> a, b;
     std::vector<char> forgets, late;
@@ -56,20 +55,17 @@ public:
         each(stops, [&](std::size_t i, std::size_t) { out.push_back(rank_.forgets[i]); });
         return out;
     }
-    void fresh(Stops stops, double* S) override {
-        each(stops, [&](std::size_t i, std::size_t k) {
-            ++fresh_runs[i];
-            S[k] = rank_.b[i];
-        });
+    void last_tokens(Stops stops, double* S) override {
+        each(stops, [&](std::size_t i, std::size_t k) { S[k] = rank_.b[i]; });
     }
-    std::vector<char> corrects(Stops stops, double* S, const double* B) override {
-        std::vector<char> stays;
+    std::vector<char> differ(Stops stops, const double* S, const double* handed) override {
+        std::vector<char> out;
         each(stops, [&](std::size_t i, std::size_t k) {
-            stays.push_back(rank_.a[i] != 0 && !rank_.late[i]);
-            if (rank_.a[i] != 0 && rank_.late[i]) remain_.insert(i);
-            seen[i] = fresh_runs[i] == 1 && B[k] == rank_.b[i] && rank_.a[i] == 0 ? S[k] : NAN;
+            const bool differs = S[k] != handed[k];
+            out.push_back(differs && !rank_.late[i]);
+            if (differs && rank_.late[i]) remain_.insert(i);
         });
-        return stays;
+        return out;
     }
     std::vector<char> remains(Stops stops) override {
         std::vector<char> out;
@@ -87,7 +83,6 @@ private:
     const Rank& rank_;
     std::vector<double>& last_;
     bool may_forget_;
-    std::map<std::size_t, int> fresh_runs;
     std::set<std::size_t> remain_;
 
 public:
