@@ -468,7 +468,8 @@ TEST_CASE("gpu: a state that is large, or no number, goes round several GPUs", "
                     const double bound = type == DType::f32 ? 1e-3 : 0.1;
                     check_rows(got.O.cpu().to(DType::f64), one.O.cpu().to(DType::f64), bound);
                     check_rows(got.state.cpu(), one.state.cpu(), bound);
-                    CHECK(got.report.total().elements == state);  // the rank where it stays has it already
+                    // What is handed on is large itself; of what is no number one head goes round after all.
+                    CHECK(got.report.total().elements == state + (std::isfinite(first) ? 0 : state / 3));
                 }
 }
 
