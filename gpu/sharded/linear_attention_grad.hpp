@@ -12,18 +12,18 @@ struct ShardedLinearGradient : LinearGradient {
     ShardReport report;
 };
 
-// linear_attention_grad with the tokens spread over sharding.shards GPUs of this process: the ring of states, and the
-// gradients of the states the other way (core/sharded/states.hpp). The tensors are where those of
-// linear_attention_sharded are (gpu/sharded/linear_attention.hpp). Throws Error naming the argument; OutOfMemory.
 struct ShardedCausalGradient : CausalGradient {
     ShardReport report;
 };
 
-// That of gated attention with a constant gate. Not normalised.
+// causal_linear_attention_grad so, as that of gated attention with a constant gate. Not normalised.
 ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
                                                            const Tensor& dO, const CausalOptions&, bool decay_too,
                                                            const Sharding&);
 
+// linear_attention_grad with the tokens spread over sharding.shards GPUs of this process: the ring of states, and the
+// gradients of the states the other way (core/sharded/states.hpp). The tensors are where those of
+// linear_attention_sharded are (gpu/sharded/linear_attention.hpp). Throws Error naming the argument; OutOfMemory.
 ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                                     const LinearOptions&, const std::optional<Tensor>& dstate,
                                                     const Sharding&);
