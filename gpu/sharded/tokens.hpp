@@ -46,8 +46,8 @@ public:
     // tokens does not do it again. Does nothing where there is no such thing.
     virtual void prepare(Span /*states*/) {}
     virtual void map(Span states, float* A) = 0;
-    // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them, -1:
-    // more than `most`; may wait for the stream. None: nothing is forgotten.
+    // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them,
+    // -1: more than `most`; may wait for the stream. None: nothing is forgotten.
     virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
     // As a share of a state's numbers, what rounding makes of two ways to it: a few places of Float32, and of products
     // of 16 bits, whose factors may be rounded the other way, less than one of theirs.

@@ -645,6 +645,7 @@ int load(lua_State* L) {
     if (known) return load_file(L, path, extension, arguments);
     if (!extension.empty() && exists(path)) {
         refuse_pytorch(path, extension);
+        if (extension == ".gguf") fail(path, ": holds a model, which model(", in_quotes(path), ") opens");
         fail(path, ": cannot be loaded: its extension is ", in_quotes(extension), ", expected ", known_formats);
     }
     refuse_folder(L, path);

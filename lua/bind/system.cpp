@@ -227,7 +227,7 @@ std::string near_path(const std::string& path) {
         std::vector<std::string> names;
         fs::directory_iterator entry(found.empty() ? "." : found, error);
         for (; !error && entry != fs::directory_iterator(); entry.increment(error))
-            names.push_back(entry->path().filename());
+            if (entry->path().filename() != part) names.push_back(entry->path().filename());  // a link to nowhere
         std::sort(names.begin(), names.end());
         const auto same = std::find_if(names.begin(), names.end(), [&](const std::string& name) {
             return in_lower_case(name) == in_lower_case(part.string());

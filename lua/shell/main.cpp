@@ -17,6 +17,7 @@
 #include "lua/shell/about.hpp"
 #include "lua/shell/display.hpp"
 #include "lua/shell/evaluate.hpp"
+#include "lua/shell/main_stack.hpp"
 #include "lua/shell/repl.hpp"
 #include "lua/shell/script.hpp"
 #include "lua/shell/signals.hpp"
@@ -145,6 +146,7 @@ int run_command(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+    take_main_stack();
     const int status = run_command(argc, argv);
     // Lua's print does not say when its text could not be written.
     const int reason = std::fflush(stdout) != 0 ? errno : 0;  // 0: an earlier flush failed, and its reason is gone

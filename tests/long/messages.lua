@@ -25,7 +25,7 @@ local cases = {
     "q = randn(1, 2, 50, 8)\nif mpi_rank() == 1 then error('mine alone') end\ntree_decode(q, q, q)" },
   { "a process of several loops", mpi, "q = randn(1, 2, 50, 8)\nif mpi_rank() == 1 then while true do end end\n" ..
     "tree_decode(q, q, q, {timeout = 2})" },
-  { "keys differ between processes", mpi, "q = randn(1, 2, 50, 8)\ntree_decode(q, (1 + mpi_rank()) * q, q)" },
+  { "keys differ between processes", mpi, "seed(1)\nq = randn(1, 2, 50, 8)\ntree_decode(q, (1 + mpi_rank()) * q, q)" },
   { "Ctrl-C while a kernel runs", "timeout -s INT 2 $P s.lua",
     "q = randn(1, 8, 65536, 64)\nsoftmax_attention(q, q, q)" },
   { "the GPU is full", "$P s.lua", "x = {}\nfor i = 1, 1000 do x[i] = gpu_randn(1 << 32) end", gpu = true },
@@ -75,7 +75,8 @@ for _, case in ipairs(cases) do
   local kept = before:match(head:gsub("%p", "%%%0") .. "\n\n(.-```\n)\n")
   local block
   if not case.gpu or has_gpu() then
-    block = ("```lua\n%s\n```\n```\n%s\n```\n"):format(code, read_by_the_user(command, code))
+    block = ("```sh\n%s\n```\n```lua\n%s\n```\n```\n%s\n```\n"):format(command:gsub("%$P", "causeway"), code,
+      read_by_the_user(command, code))
   else
     block = kept
   end

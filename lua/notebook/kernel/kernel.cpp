@@ -38,6 +38,7 @@
 #include "lua/notebook/parent.hpp"
 #include "lua/notebook/session.hpp"
 #include "lua/shell/history.hpp"
+#include "lua/shell/main_stack.hpp"
 #include "lua/shell/signals.hpp"
 
 namespace {
@@ -308,6 +309,7 @@ int main(int argc, char** argv) {
         std::fputs("usage: causeway-kernel CONNECTION_FILE\nJupyter starts it; ./lab notebook sets it up\n", stderr);
         return status_of_usage;
     }
+    take_main_stack();
     const Uninterrupted until_a_cell_runs;  // and so are all threads that are started from here
     handle_signals(Patience::notebook);
     if (const char* locale = std::setlocale(LC_CTYPE, ""); !locale || std::strcmp(locale, "C") == 0)

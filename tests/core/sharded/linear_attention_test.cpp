@@ -194,8 +194,8 @@ TEST_CASE("heads that forget wait for no state", "[sharded][linear]") {
     CHECK(many.report.algorithm == "all-scan");
 }
 
-// Gates that forget within a part, and values which are larger by `first` up to token `until` than behind it; where that
-// is no number, one value that is it.
+// Gates that forget within a part, and values which are larger by `first` up to token `until` than behind it; where
+// that is no number, one value that is it.
 GatedInputs large_at_first(const char* update, bool channels, double first, Index until = 512) {
     GatedInputs in = gated_inputs({.update = update,
                                    .heads = 2,

@@ -14,8 +14,8 @@ namespace {
 
 using sharded::Stops;
 
-// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is: what it hands on is b. late: it says
-// that this was another state when it is asked for all that remains, not at once.
+// S <- a S + b; a rank takes for forgotten what its gates say, and with a = 0 it is: what it hands on is b. late: it
+// says that this was another state when it is asked for all that remains, not at once.
 struct Rank {
     std::vector<double> a, b;
     std::vector<char> forgets, late;

@@ -231,6 +231,12 @@ TEST_CASE("memory that runs out is an error of the script", "[lua][program]") {
 }
 #endif
 
+// Where a limit on memory has been reached the main thread's stack grows no further, and nothing catches that.
+TEST_CASE("the program has stack for products before memory runs out", "[lua][program]") {
+    CHECK(shown("for line in io.lines('/proc/self/status') do local kib = line:match('^VmStk:%s*(%d+) kB') "
+                "if kib then print(tonumber(kib) >= 1024) end end") == "true\n");
+}
+
 TEST_CASE("scripts get their arguments as from Lua", "[lua][program]") {
     const Output output = run_script("print(arg[0], arg[1], arg[2], #arg, ...)", {"one", "-e"});
     CHECK(output.out == "script.lua\tone\t-e\t2\tone\t-e\n");
