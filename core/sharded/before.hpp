@@ -30,8 +30,8 @@ double sum_in_lanes(const T* x, Index n, F&& f) {
     return sum;
 }
 
-// Whether two states [rows, columns] differ by more than rounding does: a few places of the largest number in the column,
-// and, unless the rule mixes rows, in the row. What is not finite differs from everything.
+// Whether two states [rows, columns] differ by more than rounding does: a few places of the largest number in the
+// column, and, unless the rule mixes rows, in the row. What is not finite differs from everything.
 template <class T>
 bool differs(const T* S, const T* from, Index rows, Index columns, bool mixes) {
     constexpr double places = 32, share = places * static_cast<double>(std::numeric_limits<T>::epsilon());

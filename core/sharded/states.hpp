@@ -18,8 +18,8 @@
 // The ring does no more work than one worker and has its bits, as the exchange of heads has, which sends the tokens
 // themselves (core/sharded/all_to_all.hpp); the others cost a pass over k and v for the maps. Heads whose gates forget
 // within a part need wait for nothing (past_forgetting): the rank before them hands on what its last tokens alone make
-// of their states, before all else. That no longer has the bits; where the state turns out to be another one in the end,
-// since what was forgotten was too large or no number, it goes round after all.
+// of their states, before all else. That no longer has the bits; where the state turns out to be another one in the
+// end, since what was forgotten was too large or no number, it goes round after all.
 #pragma once
 
 #include <algorithm>
@@ -404,7 +404,11 @@ public:
     }
 
 private:
-    enum Letter : char { waits = 0, hands_on = 1, needs_none = 2 };  // needs_none: it ends there, or does not come there
+    enum Letter : char {
+        waits = 0,
+        hands_on = 1,
+        needs_none = 2
+    };  // needs_none: it ends there, or does not come there
 
     template <class T>
     static std::vector<char> of_stops(const Route& z, Part<T>& part) {
@@ -488,7 +492,8 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     T *const B = maps.data(), *const A = entry(maps.data(), n, size);
     std::vector<Transfer> sent;
     const auto passes = [&](Index k) { return z[k].before && z[k].after; };
-    const bool some_pass = std::any_of(z.stops.begin(), z.stops.end(), [](const Stop& s) { return s.before && s.after; }),
+    const bool some_pass =
+                   std::any_of(z.stops.begin(), z.stops.end(), [](const Stop&s) { return s.before && s.after; }),
                some_go_on = std::any_of(z.stops.begin(), z.stops.end(), goes_on);
     each_block(z, [&](Index from, Index to) {
         make_maps(comm, z, part, from, to, states, B, A, [](Index k) { return k; });
@@ -503,9 +508,8 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
         if (!some_go_on) run(comm, z, part, from, to, states);
         if (!some_pass) return;
         // Of stops that are alike all pass or none.
-        each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
-            send_on(comm, z, a, b, is ? next.data() : B, sent, all_of_them);
-        });
+        each_piece(from, to, to - from, passes,
+                   [&](Index a, Index b, bool is) { send_on(comm, z, a, b, is ? next.data() : B, sent, all_of_them); });
     });
     if (some_go_on) each_block(z, [&](Index from, Index to) { run(comm, z, part, from, to, states); });
     for (Transfer& t : sent) t.wait();
@@ -552,10 +556,10 @@ void go_round(Communicator& comm, const Route& z, Part<T>& part, T* states, cons
     for (Transfer& t : sent) t.wait();
 }
 
-// Where heads may forget. A rank hands on what its last tokens make of the states that they forget, before all else, and
-// computes first what it has or what is handed on to it, so that no rank waits for what another one waits for, but for
-// states that are not forgotten, which go by the ring. or_scan: unless most are forgotten, the scan is made in its place.
-// Returns which it was.
+// Where heads may forget. A rank hands on what its last tokens make of the states that they forget, before all else,
+// and computes first what it has or what is handed on to it, so that no rank waits for what another one waits for, but
+// for states that are not forgotten, which go by the ring. or_scan: unless most are forgotten, the scan is made in its
+// place. Returns which it was.
 template <class T>
 Exchange past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool or_scan) {
     const Index size = z.elements, n = z.count(), all = std::max<Index>(n, 1);
@@ -590,7 +594,8 @@ Exchange past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool
     const auto receive = [&](Index from, Index to) {
         comm.receive(entry(states.data(), from, size), (to - from) * size, me - 1).wait();
     };
-    each_message(z, 0, n, [&](Index k) { return handed.here(k); }, receive);
+    each_message(
+        z, 0, n, [&](Index k) { return handed.here(k); }, receive);
     // What others wait for, then the rest of what is there, then what is waited for.
     const auto there = [&](Index k) { return handed.source(k) == me; };
     const auto awaited = [&](Index k) { return z[k].after && !handed.on(k); };
@@ -600,15 +605,19 @@ Exchange past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool
         });
     };
     each_block(z, [&](Index from, Index to) {
-        each_of(from, to, [&](Index k) { return there(k) && awaited(k); }, compute);
+        each_of(
+            from, to, [&](Index k) { return there(k) && awaited(k); }, compute);
     });
-    each_of(0, n, [&](Index k) { return there(k) && !awaited(k); }, compute);
+    each_of(
+        0, n, [&](Index k) { return there(k) && !awaited(k); }, compute);
     for (int source = me - 1; source >= 0; --source)
         each_block(z, [&](Index from, Index to) {
-            each_of(from, to, [&](Index k) { return handed.source(k) == source; }, [&](Index a, Index b) {
-                each_message(z, a, b, all_of_them, receive);
-                compute(a, b);
-            });
+            each_of(
+                from, to, [&](Index k) { return handed.source(k) == source; },
+                [&](Index a, Index b) {
+                    each_message(z, a, b, all_of_them, receive);
+                    compute(a, b);
+                });
         });
     for (Transfer& t : sent) t.wait();
     if (comm.dry() || !handed.any()) return Exchange::ring;

@@ -23,7 +23,7 @@ namespace {
 constexpr int rounds = 8, stage_bytes = 2048;
 
 struct Form {
-    bool bulk;             // filled by a bulk copy, or by the stores of a warp
+    bool bulk;              // filled by a bulk copy, or by the stores of a warp
     bool writers, readers;  // every lane arrives, or one after __syncwarp; a bulk copy is one thread's
     const char* what;
 };

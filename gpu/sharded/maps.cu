@@ -181,8 +181,8 @@ void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream) {
     check_launch("launching multiply_gates");
 }
 
-void find_differing(int64_t states, int rows, int columns, bool mixes, float share, const float* S,
-                    const float* handed, std::int32_t* differs, cudaStream_t stream) {
+void find_differing(int64_t states, int rows, int columns, bool mixes, float share, const float* S, const float* handed,
+                    std::int32_t* differs, cudaStream_t stream) {
     if (states == 0) return;
     const auto shared = static_cast<std::size_t>(rows + columns) * sizeof(float);
     differing_kernel<<<blocks(states), threads, shared, stream>>>(rows, columns, mixes, share, S, handed, differs);

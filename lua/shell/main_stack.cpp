@@ -14,7 +14,8 @@ namespace causeway::lua {
     if (getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur < 4 * bytes) return;
     auto* const pages = static_cast<volatile char*>(alloca(bytes));
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    for (std::size_t end = bytes; end > 0; end -= end < page ? end : page) pages[end - 1] = 0;  // downwards, as it grows
+    for (std::size_t end = bytes; end > 0; end -= end < page ? end : page)
+        pages[end - 1] = 0;  // downwards, as it grows
 }
 
 }  // namespace causeway::lua

@@ -110,8 +110,7 @@ struct SweepBlock {
         if (cluster == 1) return arrive_as_warp(pipeline.empty(at), lane);
         __syncwarp();
         if constexpr (warp_arrivals > 1) {
-            for (int i = 0; i < cluster; ++i)
-                ptx::mbarrier_arrive_remote(pipeline.empty(at), static_cast<uint32_t>(i));
+            for (int i = 0; i < cluster; ++i) ptx::mbarrier_arrive_remote(pipeline.empty(at), static_cast<uint32_t>(i));
         } else if (lane < cluster) {
             ptx::mbarrier_arrive_remote(pipeline.empty(at), static_cast<uint32_t>(lane));
         }

@@ -138,8 +138,7 @@ struct Pipelines {
     template <bool lengths>
     __device__ __forceinline__ void init() const {
         constexpr uint32_t auxiliary_warps = 4, state_warps = 4 * S::state_warpgroups,
-                           auxiliary = auxiliary_warps * warp_arrivals,
-                           state = state_warps * warp_arrivals;
+                           auxiliary = auxiliary_warps * warp_arrivals, state = state_warps * warp_arrivals;
         k.init(1, auxiliary + state), q.init(1, auxiliary + state), v.init(1, state);
         p.init(auxiliary, state), t.init(auxiliary, state);
         gate.init(lengths ? 32 * auxiliary_warps : 32, 32 * (auxiliary_warps + state_warps));

@@ -28,8 +28,7 @@ __device__ __forceinline__ void load_tile(const P& pipe, uint32_t n, const CUten
 template <class P>
 __device__ __forceinline__ void load_last_tile(const P& pipe, uint32_t n, const CUtensorMap& map, uint32_t landed,
                                                uint32_t cleared, uint32_t parity, uint32_t rows, uint32_t boxes,
-                                               int column, uint32_t token, uint32_t head, uint32_t b,
-                                               uint64_t policy) {
+                                               int column, uint32_t token, uint32_t head, uint32_t b, uint64_t policy) {
     const uint32_t lane = threadIdx.x % 32;
     if (lane == 0) load_boxes(pipe, n, map, landed, boxes, column, token, head, b, policy);
     ptx::mbarrier_wait(landed, parity);
@@ -65,12 +64,12 @@ __device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, co
     if (!packed || whole == split.last) return;
     // Rows of q behind the end reach outputs that are not stored alone. Maps are never made of a last chunk.
     const uint32_t token = before + whole * chunk, rows = static_cast<uint32_t>(split.tokens(work)) - whole * chunk;
-    load_last_tile(pipes.k, whole - split.start, maps.k, pipes.landed(), pipes.cleared(), 0, rows, R / 64, 0, token, k_h, split.b,
-                   k_policy);
+    load_last_tile(pipes.k, whole - split.start, maps.k, pipes.landed(), pipes.cleared(), 0, rows, R / 64, 0, token,
+                   k_h, split.b, k_policy);
     if (threadIdx.x % 32 == 0)
         load_tile(pipes.q, whole - split.first, maps.q, R / 64, 0, token, q_h, split.b, policy(work.column_blocks > 1));
-    load_last_tile(pipes.v, whole - split.start, maps.v, pipes.landed(), pipes.cleared(), 1, rows, D / 64, split.column_block * D, token,
-                   split.kv_h, split.b, policy(work.group > 1));
+    load_last_tile(pipes.v, whole - split.start, maps.v, pipes.landed(), pipes.cleared(), 1, rows, D / 64,
+                   split.column_block * D, token, split.kv_h, split.b, policy(work.group > 1));
 }
 
 }  // namespace causeway::gpu::gated_delta

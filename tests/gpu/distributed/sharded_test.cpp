@@ -363,22 +363,14 @@ TEST_CASE("gpu: whether a state is the one that was handed on", "[gpu][sharded]"
     };
     const double share = 0x1p-12, more = 1.5 * share;
     const Look looks[] = {
-        {0, 0, 0, 0, false, false},
-        {1, 1, 0, 0, false, false},
-        {1 + share, 1, 0, 0, false, false},
-        {1 + more, 1, 0, 0, true, true},
-        {1 - more, 1, 0, 0, true, true},
-        {more, 0, 2, 2, false, false},
-        {more, 0, 1, 2, true, false},
-        {more, 0, 2, 1, true, true},
-        {1e-37, 0, 0, 0, true, true},
-        {1e30, -1e30, 1e38, 1e38, false, false},
-        {1e30, INFINITY, 1, 1, true, true},
-        {INFINITY, INFINITY, 1, 1, true, true},
-        {INFINITY, 1, 1, 1, true, true},
-        {NAN, 1, 1, 1, true, true},
-        {1, NAN, 1, 1, true, true},
-        {NAN, NAN, 1, 1, true, true},
+        {0, 0, 0, 0, false, false},         {1, 1, 0, 0, false, false},
+        {1 + share, 1, 0, 0, false, false}, {1 + more, 1, 0, 0, true, true},
+        {1 - more, 1, 0, 0, true, true},    {more, 0, 2, 2, false, false},
+        {more, 0, 1, 2, true, false},       {more, 0, 2, 1, true, true},
+        {1e-37, 0, 0, 0, true, true},       {1e30, -1e30, 1e38, 1e38, false, false},
+        {1e30, INFINITY, 1, 1, true, true}, {INFINITY, INFINITY, 1, 1, true, true},
+        {INFINITY, 1, 1, 1, true, true},    {NAN, 1, 1, 1, true, true},
+        {1, NAN, 1, 1, true, true},         {NAN, NAN, 1, 1, true, true},
     };
     for (const bool mixes : {false, true}) {
         const auto n = static_cast<Index>(std::size(looks));
@@ -401,8 +393,7 @@ TEST_CASE("gpu: whether a state is the one that was handed on", "[gpu][sharded]"
         gpu::check(cudaMemcpy(got.data(), differs.data(), differs.bytes(), cudaMemcpyDeviceToHost), "reading");
         for (Index i = 0; i < n; ++i) {
             CAPTURE(mixes, i);
-            CHECK((got[static_cast<std::size_t>(i)] != 0) ==
-                  (mixes ? looks[i].differs_mixed : looks[i].differs));
+            CHECK((got[static_cast<std::size_t>(i)] != 0) == (mixes ? looks[i].differs_mixed : looks[i].differs));
         }
     }
 }
