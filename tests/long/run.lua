@@ -3,6 +3,7 @@
 --
 --   causeway tests/long/run.lua BUILD               all, with the programs of the folder BUILD (./lab test --long)
 --   causeway tests/long/run.lua BUILD --only npy    that of this name, else those whose name has the word
+--   causeway tests/long/run.lua BUILD --needs npy   only names the programs that these need, a line each
 --   causeway tests/long/run.lua --table             only makes the table anew
 --
 -- CAUSEWAY_LONG_MINUTES is the time for each of the runs that have no end of their own (10); a fuzzer ends before it
@@ -32,7 +33,8 @@ local most = asked("CAUSEWAY_LONG_PLACES", 0, true)
 
 local no_gpu = 3  -- the exit status of a program that needs one
 
--- A run: what it does, its command (in which words with $ are replaced), and how its last lines are read.
+-- A run: what it does, its command (in which words with $ are replaced), how its last lines are read, and the programs
+-- that it needs (causeway-tests). ./lab looks for the names of all runs in this text.
 local function in_words(text)
   local cases, faults = text:match(".*%f[%d](%d+) cases, .-(%d+) faults")  -- of the last line that has them
   return tonumber(cases), tonumber(faults)
@@ -75,54 +77,55 @@ local runs = {
       "split -n r/$SHARES - shares/ && ls shares | " ..
       "xargs -P $PROCESSORS -I{} sh -c 'qemu-aarch64 tests/causeway-tests -f shares/{} >shares/{}.log 2>&1'; " ..
       "status=$?; tail -qn 200 shares/*.log; exit $status",
-    needs = "$BUILD-aarch64/tests/causeway-tests" },
+    needs = { "$BUILD-aarch64/tests/causeway-tests" } },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
     read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST",
-    needs = "$BUILD/tests/causeway-faults" },
+    needs = { "$BUILD/tests/causeway-faults" } },
   { name = "threads", what = "the same with starts of threads", read = in_words,
-    command = "$BUILD/tests/causeway-faults --threads", needs = "$BUILD/tests/causeway-faults" },
+    command = "$BUILD/tests/causeway-faults --threads", needs = { "$BUILD/tests/causeway-faults" } },
   { name = "cuda", what = "one call of CUDA, cuBLAS or NCCL refused, or it and all later ones, in calls of all kinds",
     read = of_shares, command = refused .. " --devices 1", gpu = true,
-    needs = "$BUILD/tests/causeway-gpu-faults" },
+    needs = { "$BUILD/tests/causeway-gpu-faults" } },
   { name = "cuda-two", what = "the same in calls that take two GPUs", read = in_words,
     command = "$BUILD/tests/causeway-gpu-faults --only 'on 2' --most $MOST",
-    needs = "$BUILD/tests/causeway-gpu-faults" },
+    needs = { "$BUILD/tests/causeway-gpu-faults" } },
   { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = of_shares,
     command = refused .. " --pretend",
-    needs = "$BUILD/tests/causeway-gpu-faults" },
+    needs = { "$BUILD/tests/causeway-gpu-faults" } },
   { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
   { name = "gpu-poison", what = "the same in attention and gradients on a GPU", read = in_words,
     command = "CAUSEWAY_POISON_COUNTS=1 $BUILD/tests/causeway-gpu-tests '[gpu-poison]'", gpu = true,
-    needs = "$BUILD/tests/causeway-gpu-tests" },
+    needs = { "$BUILD/tests/causeway-gpu-tests" } },
   { name = "bits", what = "a call with another end and among other texts, bit for bit, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.bits-long]'" },
   { name = "gpu-bits", what = "the same on a GPU", read = in_words,
     command = "$BUILD/tests/causeway-gpu-tests '[.gpu-bits-long]'", gpu = true,
-    needs = "$BUILD/tests/causeway-gpu-tests" },
+    needs = { "$BUILD/tests/causeway-gpu-tests" } },
   { name = "gpu-shapes", what = "a random call on a GPU, ten times, beside the definition on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-gpu-tests '[.gpu-shapes-long]'", gpu = true,
-    needs = "$BUILD/tests/causeway-gpu-tests" },
+    needs = { "$BUILD/tests/causeway-gpu-tests" } },
   { name = "keys", what = "sequences of keys at the prompt, with libedit", read = in_words,
     command = typed .. "$BUILD/tests/causeway-with-libedit",
-    needs = "$BUILD/tests/causeway-with-libedit" },
+    needs = { "$BUILD/tests/causeway-keys", "$BUILD/tests/causeway-with-libedit" } },
   { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
-    command = typed .. "$BUILD/causeway", needs = "$BUILD/tests/causeway-keys" },
+    command = typed .. "$BUILD/causeway", needs = { "$BUILD/tests/causeway-keys" } },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
     command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
 local made = " made by a fuzzer"
-local fuzzed = { { "npy" }, { "npz" }, { "safetensors" }, { "csv" }, { "json" }, { "gguf" },
-  { "model_json", "a model's config.json and index of its files" }, { "tokenizer", "tokenizer.json, used on a text" },
-  { "words", "texts of up to 512 bytes to a tokenizer and back", "-max_len=512 " } }
-for _, pair in ipairs(fuzzed) do
-  local format, what = pair[1], pair[2] or "files of the format ." .. pair[1]
+local fuzzed = { { name = "npy" }, { name = "npz" }, { name = "safetensors" }, { name = "csv" }, { name = "json" },
+  { name = "gguf" }, { name = "model_json", what = "a model's config.json and index of its files" },
+  { name = "tokenizer", what = "tokenizer.json, used on a text" },
+  { name = "words", what = "texts of up to 512 bytes to a tokenizer and back", options = "-max_len=512 " } }
+for _, fuzzer in ipairs(fuzzed) do
+  local format, what = fuzzer.name, fuzzer.what or "files of the format ." .. fuzzer.name
   runs[#runs + 1] = { name = format, what = what .. made, read = of_fuzzers,
     command = (("seq $PROCESSORS | xargs -P $PROCESSORS -I{} sh -c 'exec $FUZZ/tests/fuzz/NAME_fuzz " ..
       "-max_total_time=$SECONDS -runs=$FILES -rss_limit_mb=1024 -malloc_limit_mb=256 -print_final_stats=1 " ..
-      (pair[3] or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; " ..
+      (fuzzer.options or "") .. "$FUZZ/new-NAME tests/fuzz/corpus/NAME >$FUZZ/NAME-{}.log 2>&1'; status=$?; " ..
       "tail -qn 80 $FUZZ/NAME-*.log; exit $status"):gsub("NAME", format)),
-    needs = "$FUZZ/tests/fuzz/" .. format .. "_fuzz",
+    needs = { "$FUZZ/tests/fuzz/" .. format .. "_fuzz" },
     before = ("mkdir -p $FUZZ/new-NAME; rm -f $FUZZ/NAME-*.log"):gsub("NAME", format) }
 end
 
@@ -213,9 +216,10 @@ if arg[1] == "--table" and not arg[2] then
   return
 end
 
-local build, only = arg[1], arg[3] or ""
-if not build or build:find("^%-") or arg[2] and (arg[2] ~= "--only" or not arg[3] or arg[4]) then
-  refuse("run.lua: %s, expected BUILD, BUILD --only NAME or --table", table.concat(arg, " "))
+local build, option, word = arg[1], arg[2], arg[3] or ""
+local understood = not option or option == "--needs" or option == "--only" and arg[3]
+if not build or build:find("^%-") or not understood or arg[4] then
+  refuse("run.lua: %s, expected BUILD, BUILD --only NAME, BUILD --needs [NAME] or --table", table.concat(arg, " "))
 end
 local fuzz = build .. "-fuzz"
 local processors = tonumber((output_of("nproc"))) or 1
@@ -228,24 +232,42 @@ local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
 local chosen, exact = {}, {}
 for _, run in ipairs(runs) do
-  if run.name:find(only, 1, true) then chosen[#chosen + 1] = run end
-  if run.name == only then exact[1] = run end
+  if run.name:find(word, 1, true) then chosen[#chosen + 1] = run end
+  if run.name == word then exact[1] = run end
 end
 if exact[1] then chosen = exact end
 if #chosen == 0 then
   local names = {}
   for i, run in ipairs(runs) do names[i] = run.name end
-  refuse("--only: no run has \"%s\" in its name: %s", only, table.concat(names, ", "))
+  refuse("%s: no run has \"%s\" in its name: %s", option, word, table.concat(names, ", "))
+end
+-- The programs that a run needs.
+local function needed(run)
+  local programs = {}
+  for i, program in ipairs(run.needs or { "$BUILD/tests/causeway-tests" }) do programs[i] = filled(program) end
+  return programs
+end
+
+if option == "--needs" then
+  local told = {}
+  for _, run in ipairs(chosen) do
+    for _, program in ipairs(needed(run)) do
+      if not told[program] then print(program) end
+      told[program] = true
+    end
+  end
+  return
 end
 local described, failed = output_of("git describe --always --dirty=+ --exclude '*'")
 local tree = failed == 0 and described:match("%S+") or os.getenv("CAUSEWAY_COMMIT") or "unknown"
 
 -- Runs one; its faults, or nil and why it was not run.
 local function counted(run)
-  local needs = filled(run.needs or "$BUILD/tests/causeway-tests")
-  if not exists(needs) then
-    return nil, needs
-      .. " was not built (fuzzers need clang, tests of a GPU nvcc, those for aarch64 its compiler and qemu-user)"
+  for _, program in ipairs(needed(run)) do
+    if not exists(program) then
+      return nil, program
+        .. " was not built (fuzzers need clang, tests of a GPU nvcc, those for aarch64 its compiler and qemu-user)"
+    end
   end
   if run.gpu and not has_gpu() then return nil, "no GPU was found" end
   if run.before then output_of(filled(run.before)) end
