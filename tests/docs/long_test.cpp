@@ -1,4 +1,4 @@
-// The long runs of docs/reliability.md: what ./lab builds for them.
+// The long runs of docs/reliability.md: what ./lab builds for them, and what they keep.
 #include <cstdlib>
 #include <filesystem>
 
@@ -12,6 +12,7 @@ using causeway::testing::read_bytes;
 using causeway::testing::run_program;
 using causeway::testing::shell_status;
 using causeway::testing::TemporaryFolder;
+using causeway::testing::write_bytes;
 
 namespace {
 
@@ -48,4 +49,53 @@ TEST_CASE("a long run needs its own programs alone", "[docs][long]") {
     CHECK(needed("bits") == "build/tests/causeway-tests\n");
     CHECK(contains(needed(""), "build/tests/causeway-gpu-tests\n"));
     CHECK(causeway::testing::count(needed(""), "build/tests/causeway-faults\n") == 1);
+}
+
+TEST_CASE(
+    "libraries for aarch64 whose unpacking was interrupted are unpacked anew, and only the run of that name fails",
+    "[docs][long]") {
+    if (std::system("test \"$(uname -m)\" != aarch64") != 0) {
+        causeway::test::skip("tests of what is built for aarch64", "this is that processor");
+        return;
+    }
+    const TemporaryFolder folder;
+    const auto stub = [&](const std::string& name, const std::string& text) {
+        const std::string path = folder / "bin/" + name;
+        write_bytes(path, "#!/bin/sh\n" + text + "\n");
+        std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    };
+    std::filesystem::create_directories(folder / "bin");
+    std::filesystem::create_directories(folder / "build");
+    // A link made now is newer than every source: the shell is not built again.
+    std::filesystem::create_symlink(program_path(), folder / "build/causeway");
+    stub("dpkg", "echo amd64");
+    stub("dpkg-query", "echo install ok installed all");
+    stub("sudo", "exec \"$@\"");
+    stub("cmake", "true");
+    stub("aarch64-linux-gnu-g++", "true");
+    stub("qemu-aarch64", "echo the tests ran");
+    // As debootstrap does: it ends half-way while this file is there, and refuses what is half done.
+    write_bytes(folder / "interrupts", "");
+    stub("debootstrap",
+         "for root; do :; done\n"
+         "if [ -e \"$root/half\" ]; then echo 'file already exists'; exit 1; fi\n"
+         "mkdir -p \"$root/usr/lib\"; touch \"$root/half\"; echo half done\n"
+         "test ! -e " +
+             folder / "interrupts");
+    const auto lab = [&](const std::string& words) {
+        return of_command("PATH=" + folder / "bin" + ":$PATH CAUSEWAY_BUILD=" + folder / "build" + " " + source_dir() +
+                              "/lab test " + words,
+                          folder);
+    };
+    const Output skipped = lab("--long aarch64");
+    INFO(skipped.out);
+    CHECK(contains(skipped.out, "the libraries for aarch64 could not be fetched: half done"));
+    CHECK(contains(skipped.out, "the run aarch64 is skipped: its tests could not be built"));
+    CHECK(contains(skipped.out, "1 of 1 not run"));
+    std::filesystem::remove(folder / "interrupts");
+    const Output whole = lab("--aarch64");
+    CHECK(contains(whole.out, "unpacking libraries for aarch64"));
+    CHECK(contains(whole.out, "the tests ran"));
+    CHECK(whole.status == 0);
+    CHECK_FALSE(contains(lab("--aarch64").out, "unpacking"));
 }
