@@ -99,3 +99,61 @@ TEST_CASE(
     CHECK(whole.status == 0);
     CHECK_FALSE(contains(lab("--aarch64").out, "unpacking"));
 }
+
+TEST_CASE("a shortened long run keeps nothing, and a + behind a tree speaks of what no run writes", "[docs][long]") {
+    const TemporaryFolder folder;
+    const std::string counts = folder / "tests/long/counts.csv", page = folder / "docs/reliability.md";
+    for (const char* name : {"tests/long", "tests/proofs", "docs", "build/tests"})
+        std::filesystem::create_directories(folder / name);
+    std::filesystem::copy(long_runs, folder / "tests/long/run.lua");
+    write_bytes(counts, "name,cases,faults,seconds,tree,date\n");
+    write_bytes(page, "<!-- counts -->\n<!-- end of counts -->\n");
+    write_bytes(folder / "tests/proofs/worst_inputs.txt", "none\n");
+    write_bytes(folder / "code", "1\n");
+    write_bytes(folder / ".gitignore", "/build/\n/said\n");
+    const std::string program = folder / "build/tests/causeway-tests", kept = folder / "build/keeps";
+    write_bytes(program, "#!/bin/sh\necho \"$CAUSEWAY_ADVERSARY_KEEPS\" >" + kept + "\necho 5 cases, 0 faults\n");
+    std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+    const auto run = [&](const std::string& word, const std::string& environment = "") {
+        return of_command("CAUSEWAY_LONG_MINUTES= CAUSEWAY_LONG_PLACES= " + environment + " " + program_path() + " " +
+                              folder / "tests/long/run.lua" + " " + folder / "build" + " --only " + word,
+                          folder);
+    };
+    const auto has_plus = [&](const std::string& name) {
+        const std::string text = read_bytes(counts);
+        const std::size_t at = text.find("\n" + name + ",5,0,");
+        REQUIRE(at != std::string::npos);
+        return contains(text.substr(at + 1, text.find('\n', at + 1) - at), "+,");
+    };
+
+    const std::string no_counts = read_bytes(counts), no_table = read_bytes(page);
+    for (const std::string name : {"CAUSEWAY_LONG_MINUTES=0.2", "CAUSEWAY_LONG_PLACES=1"}) {
+        const Output shortened = run("adversary", name);
+        INFO(shortened.out);
+        CHECK(shortened.status == 0);
+        CHECK(contains(shortened.out, "5 cases, 0 faults"));
+        CHECK(contains(shortened.out,
+                       "nothing of this is kept, since " + name.substr(0, name.find('=')) + " shortened it\n"));
+        CHECK(read_bytes(counts) == no_counts);
+        CHECK(read_bytes(page) == no_table);
+        CHECK(read_bytes(kept) == "no\n");
+    }
+
+    if (std::system("git --version >/dev/null 2>&1") != 0)
+        return causeway::test::skip("trees of long runs", "there is no git");
+    REQUIRE(of_command("cd " + folder.path() +
+                           " && git init -q && git add -A && git -c user.name=a -c user.email=a@b "
+                           "commit -q -m all",
+                       folder)
+                .status == 0);
+    CHECK_FALSE(contains(run("adversary").out, "nothing of this is kept"));
+    CHECK(read_bytes(kept) == "yes\n");
+    CHECK_FALSE(has_plus("adversary"));
+    CHECK(contains(read_bytes(page), "| 5 | 0 |"));
+    write_bytes(folder / "tests/proofs/worst_inputs.txt", "one\n");
+    run("poison");
+    CHECK_FALSE(has_plus("poison"));
+    write_bytes(folder / "code", "2\n");
+    run("bits");
+    CHECK(has_plus("bits"));
+}

@@ -10,6 +10,7 @@
 -- behind ten million files, and the prompt behind a million sequences of keys. All processors share these out, and the
 -- tests for aarch64.
 -- CAUSEWAY_LONG_PLACES is how many places of each example are tried, at random, by those that could try all (all).
+-- Runs that are shortened by one of them keep neither counts nor inputs.
 local here = arg[0]:match("^(.*)/[^/]*$") or "."
 local counts_file, page_file = here .. "/counts.csv", here .. "/../../docs/reliability.md"
 
@@ -28,8 +29,10 @@ local function asked(name, default, whole)
   end
   return n
 end
-local seconds = math.max(1, math.floor(60 * asked("CAUSEWAY_LONG_MINUTES", 10)))
-local most = asked("CAUSEWAY_LONG_PLACES", 0, true)
+local whole = 10  -- minutes
+local minutes, most = asked("CAUSEWAY_LONG_MINUTES", whole), asked("CAUSEWAY_LONG_PLACES", 0, true)
+local seconds = math.max(1, math.floor(60 * minutes))
+local shortened = minutes < whole and "CAUSEWAY_LONG_MINUTES" or most > 0 and "CAUSEWAY_LONG_PLACES" or nil
 
 local no_gpu = 3  -- the exit status of a program that needs one
 
@@ -111,7 +114,8 @@ local runs = {
   { name = "keys-readline", what = "the same with GNU Readline", read = in_words,
     command = typed .. "$BUILD/causeway", needs = { "$BUILD/tests/causeway-keys" } },
   { name = "adversary", what = "inputs that climb towards a stated bound on an error", read = in_words,
-    command = "CAUSEWAY_ADVERSARY_SECONDS=$SHARE $BUILD/tests/causeway-tests '[.adversary-long]'" },
+    command = "CAUSEWAY_ADVERSARY_KEEPS=$KEEPS CAUSEWAY_ADVERSARY_SECONDS=$SHARE " ..
+      "$BUILD/tests/causeway-tests '[.adversary-long]'" },
 }
 local made = " made by a fuzzer"
 local fuzzed = { { name = "npy" }, { name = "npz" }, { name = "safetensors" }, { name = "csv" }, { name = "json" },
@@ -227,7 +231,8 @@ local prompts = math.max(6, 3 * processors)  -- which wait for one another's ans
 -- The adversary climbs some hundred bounds.
 local places = { BUILD = build, FUZZ = fuzz, SECONDS = tostring(seconds), SHARE = ("%g"):format(seconds / 60),
   MOST = ("%d"):format(most), PROCESSORS = tostring(processors), SHARES = tostring(8 * processors),
-  FILES = ("%d"):format(1e7 // processors + 1), PROMPTS = tostring(prompts), KEYS = ("%d"):format(1e6 // prompts + 1) }
+  FILES = ("%d"):format(1e7 // processors + 1), PROMPTS = tostring(prompts), KEEPS = shortened and "no" or "yes",
+  KEYS = ("%d"):format(1e6 // prompts + 1) }
 local function filled(text) return (text:gsub("%$(%u+)", places)) end
 
 local chosen, exact = {}, {}
@@ -258,8 +263,16 @@ if option == "--needs" then
   end
   return
 end
-local described, failed = output_of("git describe --always --dirty=+ --exclude '*'")
-local tree = failed == 0 and described:match("%S+") or os.getenv("CAUSEWAY_COMMIT") or "unknown"
+-- The commit, and a + where anything differs from it but what the runs write themselves.
+local function tree_here()
+  local git = "git -C '" .. here .. "/../..' "
+  local commit, failed = output_of(git .. "describe --always --exclude '*'")
+  if failed ~= 0 then return os.getenv("CAUSEWAY_COMMIT") or "unknown" end
+  local written = "':!tests/long/counts.csv' ':!docs/reliability.md' ':!tests/proofs/worst_inputs.txt'"
+  local _, differs = output_of(git .. "diff --quiet HEAD -- . " .. written)
+  return commit:match("%S+") .. (differs ~= 0 and "+" or "")
+end
+local tree = tree_here()
 
 -- Runs one; its faults, or nil and why it was not run.
 local function counted(run)
@@ -286,6 +299,7 @@ local function counted(run)
   end
   print(("%s cases, %s faults, %s"):format(grouped(cases), grouped(found), lasted(took)))
   if found > 0 then print(text) end
+  if shortened then return found end
   local counts = read_counts()
   counts[run.name] = { name = run.name, cases = cases, faults = found, seconds = took, tree = tree,
     date = os.date("!%Y-%m-%d") }
@@ -303,4 +317,5 @@ for i, run in ipairs(chosen) do
   faults = faults + (found or 0)
 end
 print(("%d faults in %s, %d of %d not run"):format(faults, lasted(os.time() - begun), #chosen - tried, #chosen))
+if shortened then print("nothing of this is kept, since " .. shortened .. " shortened it") end
 os.exit(faults == 0 and tried > 0)

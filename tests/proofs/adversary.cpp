@@ -113,7 +113,7 @@ Kept kept_inputs() {
 void keep(const Kept& all) {
     std::ofstream file(path());
     file << "# The worst inputs found for each error bound: its name, error over bound, the numbers (adversary.hpp).\n"
-            "# Written by the long search, causeway-tests \"[adversary]\".\n";
+            "# Written by the long search, causeway-tests \"[.adversary-long]\".\n";
     for (const auto& [name, found] : all) {
         char text[64];
         std::snprintf(text, sizeof text, "\t%.4f", found.share);

@@ -1,8 +1,9 @@
 // The adversary of adversary.hpp: what it found is replayed, and it climbs a little, in every run; the long search is
 // hidden.
 //
-//     causeway-tests "[adversary]"                                climbs every bound for 10 s and keeps what is worse
+//     causeway-tests "[.adversary-long]"                          climbs every bound for 10 s and keeps what is worse
 //     CAUSEWAY_ADVERSARY_SECONDS=60 CAUSEWAY_ADVERSARY=H11 ...    each for a minute; those alone whose names have H11
+//     CAUSEWAY_ADVERSARY_KEEPS=no ...                             keeps nothing
 #include "tests/proofs/adversary.hpp"
 
 #include <chrono>
@@ -83,5 +84,6 @@ TEST_CASE("the adversary, for long: error over bound of every stated bound", "[.
         CHECK(best.share <= 1);
     }
     std::printf("adversary: %ld cases, %d faults\n", tried, broken);
-    keep(all);
+    const char* keeps = std::getenv("CAUSEWAY_ADVERSARY_KEEPS");
+    if (!keeps || std::string(keeps) != "no") keep(all);
 }
