@@ -157,3 +157,17 @@ TEST_CASE("a shortened long run keeps nothing, and a + behind a tree speaks of w
     run("bits");
     CHECK(has_plus("bits"));
 }
+
+#ifndef CAUSEWAY_GPU
+TEST_CASE("the samples of the long runs on a GPU count as skipped in a build without CUDA", "[docs][long]") {
+    const TemporaryFolder folder;
+    const auto tests = std::filesystem::path(program_path()).parent_path() / "tests/causeway-tests";
+    for (const std::string tag : {"gpu-faults", "gpu-bits", "gpu-shapes", "gpu-poison"}) {
+        const Output skipped = of_command(tests.string() + " '[" + tag + "]'", folder);
+        INFO(tag << ": " << skipped.out);
+        CHECK(skipped.status == 0);
+        CHECK(contains(skipped.out, "./lab build gpu"));
+        CHECK(contains(skipped.out, "0 passed, 0 failed, 1 skipped\n"));
+    }
+}
+#endif
