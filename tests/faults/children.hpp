@@ -63,4 +63,12 @@ inline std::string death(int status) {
     return "the process died" + (WIFSIGNALED(status) ? std::string(" of ") + strsignal(WTERMSIG(status)) : "");
 }
 
+// Answers an option that the program does not have, or --help, by all that it has. The exit status.
+inline int told_usage(const char* program, const std::string& option, const char* usage) {
+    const bool asked = option == "--help";
+    if (!asked) std::fprintf(stderr, "%s: %s: unknown, expected one of these options:\n\n", program, option.c_str());
+    std::fputs(usage, asked ? stdout : stderr);
+    return asked ? 0 : 2;
+}
+
 }  // namespace causeway::faults

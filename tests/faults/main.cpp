@@ -2,14 +2,7 @@
 // once for each of its allocations with that one refused, and once with that one and all that follow refused. The
 // process must live; what is said must be one sentence that names memory; a result that comes nevertheless must be the
 // right one; the shell must work afterwards; nothing may be left allocated, on the stack of Lua or in the folder.
-//
-//   causeway-faults [--most N] [--every K] [--seed S] [--only WORD] [--threads] [--at N [--lasting]] [--list]
-//                   [--verbose]
-//
-// --most: at most N places of each example, spread over all of them at random; else every one. --every: one example in
-// K, which ones depends on the seed. --threads: starts of threads instead of allocations. --at: only the N-th
-// allocation, in this process, for a debugger. The last line of the output counts cases and faults; exit status 1 where
-// there was a fault.
+// The last line of the output counts cases and faults; exit status 1 where there was a fault.
 #include "tests/faults/hooks.hpp"
 
 #include <fcntl.h>
@@ -44,6 +37,20 @@
 
 namespace causeway::faults {
 namespace {
+
+constexpr const char* usage = R"(causeway-faults [OPTION]...
+
+  --most N      at most N places of each example, spread over all of them at random; else every one
+  --every K     one example in K, which ones depends on the seed
+  --seed S      for what is random (1)
+  --only WORD   examples whose names have the word
+  --threads     starts of threads in the place of allocations
+  --at N        only the N-th one of each example, in this process, for a debugger
+  --lasting     with --at: and all later ones
+  --list        only the names of the examples
+  --verbose     a line for each example
+  --help        this
+)";
 
 struct Request {
     long most = 0;   // places of an example; 0: all
@@ -404,11 +411,7 @@ int main(int argc, char** argv) {
         else if (word == "--lasting") request.lasting = true;
         else if (word == "--list") request.list = true;
         else if (word == "--verbose") request.verbose = true;
-        else {
-            std::fprintf(stderr, "causeway-faults: %s: unknown, expected one of the options of its first lines\n",
-                         argv[i]);
-            return 2;
-        }
+        else return causeway::faults::told_usage("causeway-faults", word, causeway::faults::usage);
     }
     return causeway::faults::run(request);
 }

@@ -2,6 +2,7 @@
 #include "tests/faults/sample.hpp"
 #include "tests/gpu/device.hpp"
 
+using causeway::test::check_options;
 using causeway::test::run_sample;
 
 namespace {
@@ -17,3 +18,5 @@ TEST_CASE("any call of CUDA may fail: a sample, on devices that do not exist", "
 TEST_CASE("any call of CUDA may fail: a sample", "[gpu][gpu-faults]") {
     if (causeway::test::on_gpu()) run_sample(program, "--most 4", what);
 }
+
+TEST_CASE("causeway-gpu-faults says its options", "[gpu][gpu-faults]") { check_options(program, what); }

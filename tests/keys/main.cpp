@@ -1,12 +1,8 @@
 // Random keys at the prompt: no sequence of them ends the shell, and none takes it where Ctrl-C does not lead back to a
 // prompt that answers. Keys, key sequences and halves of them, counts, texts in UTF-8 and what is none, pastes, pieces
-// of Lua and new sizes of the terminal arrive faster than they are read.
-//
-//   causeway-keys PROGRAM [--seconds S] [--sequences N] [--seed N] [--at-once K]
-//
-// Ends after S seconds (60) or N sequences in each of K processes (1), whichever is first. The last line counts
-// sequences, faults, and line editors that ended by themselves and were replaced; what was typed since the shell last
-// answered stands above it for each fault, in Lua's notation. Exit status 1 where there was one.
+// of Lua and new sizes of the terminal arrive faster than they are read. The last line counts sequences, faults, and
+// line editors that ended by themselves and were replaced; what was typed since the shell last answered stands above it
+// for each fault, in Lua's notation. Exit status 1 where there was one.
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,10 +16,22 @@
 #include <string>
 #include <vector>
 
+#include "tests/faults/children.hpp"
 #include "tests/lua/pty.hpp"
 
 namespace causeway::testing {
 namespace {
+
+constexpr const char* usage = R"(causeway-keys PROGRAM [OPTION]...
+
+PROGRAM is one whose shell is typed to, as in build/causeway.
+
+  --seconds S     ends after so many seconds (60),
+  --sequences N   or N sequences of keys in each process (no end), whichever is first
+  --seed N        of what is typed (another one each time)
+  --at-once K     so many processes, each with a shell (1)
+  --help          this
+)";
 
 struct Request {
     std::string program;
@@ -326,12 +334,13 @@ int main(int argc, char** argv) {
         else if (word == "--sequences") request.sequences = value();
         else if (word == "--seed") request.seed = static_cast<unsigned>(value());
         else if (word == "--at-once") request.at_once = static_cast<int>(value());
+        else if (word.starts_with("-"))
+            return causeway::faults::told_usage("causeway-keys", word, causeway::testing::usage);
         else request.program = std::filesystem::absolute(word);  // which runs in a folder of its own
     }
     if (request.program.empty() || request.at_once < 1) {
-        std::fprintf(
-            stderr,
-            "causeway-keys: expected a program whose shell is typed to, as in build/causeway, and 1 or more at once\n");
+        std::fprintf(stderr, "causeway-keys: expected a program, and 1 or more at once\n\n%s",
+                     causeway::testing::usage);
         return 2;
     }
     try {

@@ -14,3 +14,7 @@ void run_sample(const std::string& arguments) {
 TEST_CASE("any allocation may fail: a sample", "[lua][faults]") { run_sample("--every 8 --most 12"); }
 
 TEST_CASE("any start of a thread may fail: a sample", "[lua][faults]") { run_sample("--threads --every 16 --most 4"); }
+
+TEST_CASE("causeway-faults says its options", "[lua][faults]") {
+    causeway::test::check_options("causeway-faults", "tests of allocations that fail");
+}

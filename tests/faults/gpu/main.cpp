@@ -2,18 +2,8 @@
 // calls they make with that one refused, and once with that one and all that follow refused, each for want of memory
 // and for a reason unknown. The process must live; what is said must be one sentence that names the GPU; a result that
 // comes nevertheless must be the right one; the thread must be on the device it was on; another call, and the same one
-// again, must then be right; memory, streams, events and graphs must be given back.
-//
-//   causeway-gpu-faults [--pretend] [--most N] [--only WORD] [--share I/N] [--devices P]
-//                       [--at N [--lasting] [--memory]] [--list] [--verbose]
-//
-// --pretend: on devices that do not exist, whose kernels do nothing (a result that then differs from run to run is not
-// looked at); else on the GPUs here. --most: at most N places of each case, spread over all of them, and a tenth of
-// that where NCCL has to connect GPUs anew; else every one. --devices: GPUs that may be used (all; 2 that do not
-// exist).
-// --share: the I-th of N shares of the calls, for N processes at once. --at: only the N-th call, in this process, for a
-// debugger. The last line of the output counts cases and faults; exit status 1 where there was a fault, 3 where there
-// is no GPU.
+// again, must then be right; memory, streams, events and graphs must be given back. The last line of
+// the output counts cases and faults; exit status 1 where there was a fault, 3 where there is no GPU.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -30,6 +20,23 @@
 
 namespace causeway::faults {
 namespace {
+
+constexpr const char* usage = R"(causeway-gpu-faults [OPTION]...
+
+  --pretend     on devices that do not exist, whose kernels do nothing (a result that then differs from run to run is
+                not looked at); else on the GPUs here
+  --most N      at most N places of each call, spread over all of them, and a tenth of that where NCCL has to connect
+                GPUs anew; else every one
+  --only WORD   calls whose names have the word
+  --share I/N   the I-th of N shares of the calls, for N processes at once
+  --devices P   GPUs that may be used (all; 2 that do not exist)
+  --at N        only the N-th call of CUDA in each, in this process, for a debugger
+  --lasting     with --at: and all later ones
+  --memory      with --at: for want of memory
+  --list        only the names of the calls
+  --verbose     a line for each call
+  --help        this
+)";
 
 struct Request {
     long most = 0;  // places of a case; 0: all
@@ -326,11 +333,7 @@ int main(int argc, char** argv) {
         else if (word == "--memory") request.at.memory = true;
         else if (word == "--list") request.list = true;
         else if (word == "--verbose") request.verbose = true;
-        else {
-            std::fprintf(stderr, "causeway-gpu-faults: %s: unknown, expected one of the options of its first lines\n",
-                         argv[i]);
-            return 2;
-        }
+        else return causeway::faults::told_usage("causeway-gpu-faults", word, causeway::faults::usage);
     }
     return causeway::faults::run(request);
 }

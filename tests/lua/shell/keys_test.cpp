@@ -11,3 +11,7 @@ TEST_CASE("no sequence of keys ends the shell: a sample", "[lua][shell][keys]") 
                                        "tests of keys at the prompt");
     }
 }
+
+TEST_CASE("causeway-keys says its options", "[lua][shell][keys]") {
+    causeway::test::check_options("causeway-keys", "tests of keys at the prompt");
+}
