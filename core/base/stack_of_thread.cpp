@@ -13,10 +13,12 @@ bool no_room_for_a_stack() noexcept {
     std::size_t bytes = 0;
     pthread_attr_getstacksize(&usual, &bytes);
     pthread_attr_destroy(&usual);
-    void* const stack =
+    // Other threads may have ended since, and left room for a few.
+    bytes *= 16;
+    void* const stacks =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED) return true;
-    munmap(stack, bytes);
+    if (stacks == MAP_FAILED) return true;
+    munmap(stacks, bytes);
     return false;
 }
 
