@@ -404,11 +404,8 @@ public:
     }
 
 private:
-    enum Letter : char {
-        waits = 0,
-        hands_on = 1,
-        needs_none = 2
-    };  // needs_none: it ends there, or does not come there
+    // needs_none: the state ends there, or does not come there.
+    enum Letter : char { waits = 0, hands_on = 1, needs_none = 2 };
 
     template <class T>
     static std::vector<char> of_stops(const Route& z, Part<T>& part) {
@@ -492,9 +489,8 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     T *const B = maps.data(), *const A = entry(maps.data(), n, size);
     std::vector<Transfer> sent;
     const auto passes = [&](Index k) { return z[k].before && z[k].after; };
-    const bool some_pass =
-                   std::any_of(z.stops.begin(), z.stops.end(), [](const Stop&s) { return s.before && s.after; }),
-               some_go_on = std::any_of(z.stops.begin(), z.stops.end(), goes_on);
+    const auto some = [&](bool (*which)(const Stop&)) { return std::any_of(z.stops.begin(), z.stops.end(), which); };
+    const bool some_go_on = some(goes_on), some_pass = some([](const Stop&x) { return x.before && x.after; });
     each_block(z, [&](Index from, Index to) {
         make_maps(comm, z, part, from, to, states, B, A, [](Index k) { return k; });
         if (!some_pass) send_on(comm, z, from, to, B, sent, all_of_them);
