@@ -55,7 +55,7 @@ public:
         try {
             for (int i = 1; i < size; ++i) workers_.emplace_back([this] { work(); });
         } catch (const std::system_error&) {  // no more threads to be had
-            const bool no_memory = no_room_for_a_stack();
+            const bool no_memory = no_room_for_stacks();
             const std::size_t started = workers_.size() + 1;
             stop();
             if (no_memory) fail_as<OutOfMemory>("out of memory: threads: ", size, ", there was room for ", started);

@@ -7,7 +7,7 @@
 
 namespace causeway {
 
-bool no_room_for_a_stack() noexcept {
+bool no_room_for_stacks() noexcept {
     pthread_attr_t usual;
     if (pthread_attr_init(&usual) != 0) return true;
     std::size_t bytes = 0;

@@ -3,8 +3,8 @@
 
 namespace causeway {
 
-// Asked at once where the system has refused a thread: whether memory is what it lacked, that of the thread's stack.
-// Its error is the same one, EAGAIN, where the number of threads is at its limit.
-bool no_room_for_a_stack() noexcept;
+// Asked at once where the system has refused a thread: whether memory is what it lacked, for stacks of threads. Its
+// error is the same one, EAGAIN, where the number of threads is at its limit.
+bool no_room_for_stacks() noexcept;
 
 }  // namespace causeway

@@ -212,7 +212,7 @@ void run_threads(int p, const Program& program) {
         for (int r = 0; r < p; ++r) threads.emplace_back(rank, r);
     } catch (const std::system_error&) {
         refused = true;
-        no_memory = no_room_for_a_stack();
+        no_memory = no_room_for_stacks();
         team.end(std::current_exception());
     } catch (...) {  // no memory for a thread
         team.end(std::current_exception());

@@ -13,8 +13,8 @@
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
 #include "core/sharded/all_to_all.hpp"
-#include "core/sharded/before.hpp"
 #include "core/sharded/exchange.hpp"
+#include "core/sharded/handed.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
 

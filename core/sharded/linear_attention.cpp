@@ -58,7 +58,6 @@ public:
         return out;
     }
     void last_tokens_of(Index i, T* S) const override {
-        std::fill_n(S, elements_, T(0));
         piece_.state_of_last(i, reach_[static_cast<std::size_t>(i)], S);
     }
     std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
@@ -139,7 +138,6 @@ public:
         return out;
     }
     void last_tokens_of(Index i, T* S) const override {
-        std::fill_n(S, elements_, T(0));
         piece_.state_of_last(i, reach_[static_cast<std::size_t>(i)].second, S);
     }
     // What is written besides, the gradients of these tokens, is written once more.

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
 
-#include "core/sharded/before.hpp"
+#include "core/sharded/handed.hpp"
 #include "core/sharded/split.hpp"
 #include "core/sharded/states.hpp"
 
@@ -115,12 +115,14 @@ public:
         const Index all = piece(i).n, n = tokens_that_forget(i, true);
         return n > all ? n : all - (all - n) / p_.chunk * p_.chunk;
     }
-    // S <- the state after the last n tokens, from S before them.
+    // S <- the state after the last n tokens, from zeros before them.
     void state_of_last(Index i, Index n, T* S) const {
+        std::fill_n(S, p_.dk * p_.dv, T(0));
         Piece last = piece(i);
         last.offset += last.n - n, last.n = n;
         state_of(i, last, S);
     }
+
     // Multiplications and additions, and elements read and written, of the chunkwise form.
     Work work(Index i, double group) const {
         const auto n = static_cast<double>(piece(i).n), dk = static_cast<double>(p_.dk),
@@ -141,40 +143,45 @@ private:
         one.group = 0, one.q = nullptr, one.O = nullptr;
         run_(one);
     }
-    Index tokens_that_forget(Index i, bool from_end) const {
-        const double forgotten = std::log(unseen<T>);
-        const std::vector<double> left = logs_left(i, from_end, forgotten);
-        const auto at = std::find_if(left.begin(), left.end(), [&](double x) { return x <= forgotten; });
-        return at == left.end() ? piece(i).n + 1 : at - left.begin() + 1;
-    }
     Index in_whole_chunks(Index i, Index n) const {
         return std::min(piece(i).n, (n + p_.chunk - 1) / p_.chunk * p_.chunk);
     }
-    // After each of the rank's tokens the logarithm of the most that is left of a state before them, or, from the end,
-    // of a state before the last one, the last two and so on; with the delta rule only where no token makes a state
-    // longer, 0 <= β |k|² <= 2; else, and without gates, none. Those behind the first one of at most `until` may be
-    // missing. O(n d_k).
-    std::vector<double> logs_left(Index i, bool from_end = false,
-                                  double until = -std::numeric_limits<double>::infinity()) const {
-        const Index n = p_.gates == 0 ? 0 : piece(i).n, dk = p_.dk;
+    // After how many of the rank's tokens, from the first or from the last one on, less than `unseen` is left of a
+    // state before them; more than there are where that is never so, without gates, and with the delta rule where a
+    // token makes a state longer, unless 0 <= β |k|² <= 2. O(n d_k).
+    Index tokens_that_forget(Index i, bool from_end) const {
+        const Index n = piece(i).n, dk = p_.dk;
+        const double forgotten = std::log(unseen<T>);
         const gated::Problem<T> one = alone<T>(p_, i, piece(i), nullptr);
-        std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates)), out;
-        out.reserve(static_cast<std::size_t>(n));
-        for (Index j = 0; j < n; ++j) {
+        std::vector<double> left(static_cast<std::size_t>(p_.beta ? 1 : p_.gates));  // its logarithm, of each column
+        Index found = n + 1;
+        for (Index j = 0; j < n && p_.gates > 0; ++j) {
             const Index t = from_end ? n - 1 - j : j;
             const T* const g = one.g + t * p_.gates;
             if (p_.beta) {
-                const double square = sum_in_lanes(one.k + t * dk, dk, [](double x) { return x * x; });
-                const double shortens = square * static_cast<double>(one.beta[t]);
-                if (!(shortens >= 0 && shortens <= 2)) return {};
+                const double shortens = sum_of_squares(one.k + t * dk, dk) * static_cast<double>(one.beta[t]);
+                if (!(shortens >= 0 && shortens <= 2)) return n + 1;
                 left[0] += static_cast<double>(*std::max_element(g, g + p_.gates));
             } else {
                 for (std::size_t c = 0; c < left.size(); ++c) left[c] += static_cast<double>(g[c]);
             }
-            out.push_back(*std::max_element(left.begin(), left.end()));
-            if (!p_.beta && out.back() <= until) break;
+            if (found > n && *std::max_element(left.begin(), left.end()) <= forgotten) found = j + 1;
+            if (found <= n && !p_.beta) break;
         }
-        return out;
+        return found;
+    }
+    // In lanes: one sum after the other would wait for itself.
+    static double sum_of_squares(const T* x, Index n) {
+        std::array<double, 16> lanes{};
+        const auto width = static_cast<Index>(lanes.size());
+        const auto square = [x](Index e) { return static_cast<double>(x[e]) * static_cast<double>(x[e]); };
+        Index e = 0;
+        for (; e + width <= n; e += width)
+            for (Index j = 0; j < width; ++j) lanes[static_cast<std::size_t>(j)] += square(e + j);
+        double sum = 0;
+        for (; e < n; ++e) sum += square(e);
+        for (const double lane : lanes) sum += lane;
+        return sum;
     }
     // What the gates of column c leave after n tokens.
     static double left_after(const gated::Problem<T>& one, Index n, Index c) {
@@ -182,6 +189,7 @@ private:
         for (Index t = 0; t < n; ++t) sum += static_cast<double>(one.g[t * one.gates + c]);
         return std::exp(sum);
     }
+
     const gated::Problem<T>& p_;
     Run run_;
     std::vector<Piece> pieces_;

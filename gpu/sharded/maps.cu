@@ -1,7 +1,6 @@
 #include "gpu/sharded/maps.hpp"
 
 #include "gpu/base/error.hpp"
-#include "gpu/kit/element.cuh"
 #include "gpu/kit/finite.cuh"
 #include "gpu/kit/limits.hpp"
 #include "gpu/kit/warp.cuh"

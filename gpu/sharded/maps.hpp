@@ -17,7 +17,7 @@ struct GateRows {
 };
 
 // A head counts as one that forgets where its last gates leave less than 2^-forgotten_bits: 13 more than it takes not
-// to be seen beside a state of the same size (core/sharded/before.hpp), as what tokens make may be that much smaller
+// to be seen beside a state of the same size (core/sharded/handed.hpp), as what tokens make may be that much smaller
 // than the state before them. Where it is smaller still, find_differing says so.
 inline constexpr float forgotten_bits = 40;
 

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/sharded/before.hpp"
+#include "core/sharded/handed.hpp"
 #include "core/sharded/states.hpp"
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/error.hpp"

@@ -50,7 +50,8 @@ public:
     // -1: more than `most`; may wait for the stream. None: nothing is forgotten.
     virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
     // As a share of a state's numbers, what rounding makes of two ways to it: a few places of Float32, and of products
-    // of 16 bits, whose factors may be rounded the other way, less than one of theirs.
+    // of 16 bits, whose factors may be rounded the other way, less than one of theirs. Where two kernels round them
+    // differently it may be more, as with a fixed decay; such heads then go round although they need not.
     float rounding() const { return type() == Type::Float32 ? 0x1p-18f : 0x1p-12f; }
 
 protected:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -15,20 +14,6 @@ namespace causeway::sharded {
 // Less than a place behind the last of T.
 template <class T>
 inline constexpr double unseen = static_cast<double>(std::numeric_limits<T>::epsilon()) / 16;
-
-// f(x[0]) + ... + f(x[n - 1]), in lanes: one sum after the other would wait for itself.
-template <class T, class F>
-double sum_in_lanes(const T* x, Index n, F&& f) {
-    std::array<double, 16> lanes{};
-    const auto width = static_cast<Index>(lanes.size());
-    Index e = 0;
-    for (; e + width <= n; e += width)
-        for (Index j = 0; j < width; ++j) lanes[static_cast<std::size_t>(j)] += f(static_cast<double>(x[e + j]));
-    double sum = 0;
-    for (; e < n; ++e) sum += f(static_cast<double>(x[e]));
-    for (const double lane : lanes) sum += lane;
-    return sum;
-}
 
 // Whether two states [rows, columns] differ by more than rounding does: a few places of the largest number in the
 // column, and, unless the rule mixes rows, in the row. What is not finite differs from everything.
