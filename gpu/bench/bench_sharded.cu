@@ -55,10 +55,10 @@ std::vector<double> decays(bool alibi) {
 
 const std::vector<Case>& cases() {
     static const std::vector<Case> list{
-        {"causal linear attention, decay (ALiBi's slopes)", 1.85, true, false, 1, 1, 0, Exchange::all_scan},
+        {"causal linear attention, decay (ALiBi's slopes)", 1.85, true, false, 1, 1},
         {"causal linear attention, decay (RetNet's)", 1.85, true, false, 1, 0.1, 0, Exchange::all_scan},
         {"causal linear attention, 0-1 mask", 1.7, true, false, 0, 0.1, 0, Exchange::all_scan},
-        {"the same by the ring: ALiBi's slopes", 1.85, true, false, 1, 1},
+        {"the same by the scan: ALiBi's slopes", 1.85, true, false, 1, 1, 0, Exchange::all_scan},
         {"the same by the ring: RetNet's", 1.85, true, false, 1},
         {"the same by the ring: 0-1 mask", 1.7, true},
         {"gated delta rule, heads that forget", 1.85, false, true, 1},

@@ -66,16 +66,21 @@ private:
 
 constexpr const char* several = "a call on several GPUs";
 
-// Parts of equal lengths, or such that ranks finish together that wait for the states of others.
-Starts causal_starts(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p,
-                     const std::string& exchange, bool in_steps, const Sharding& sharding) {
-    if (!sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
-    if (exchange == "all-scan" && in_steps) return sharded::scanned_starts(n.N, p, unit);
-    if (exchange != "ring") return causeway::sharded::starts_of(sharding, n.N, p, unit);
+// Heads whose decay is not forgotten within the parts.
+Index kept_heads(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p) {
     Index kept = 0;
     for (Index h = 0; h < n.heads; ++h)
         kept +=
             sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
+    return kept;
+}
+
+// Parts of equal lengths, or such that ranks finish together that wait for the states of others.
+Starts causal_starts(const causeway::exact::Dimensions& n, int p, Index kept, const std::string& exchange,
+                     bool in_steps, const Sharding& sharding) {
+    if (!sharding.sizes.empty()) return causeway::sharded::starts_of(sharding, n.N, p, unit);
+    if (exchange == "all-scan" && in_steps) return sharded::scanned_starts(n.N, p, unit);
+    if (exchange != "ring") return causeway::sharded::starts_of(sharding, n.N, p, unit);
     return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept);
 }
 
@@ -182,10 +187,13 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         keys(normal ? std::optional(normal->keys) : none, {n.batch, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
-    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring.
+    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless most heads
+    // forget.
     const bool in_steps = method.steps && method.steps->possible(all);
-    const std::string exchange = sharding.exchange == "auto" && in_steps ? "all-scan" : exchange_of(sharding);
-    const Starts starts = causal_starts(n, gamma, p, exchange, in_steps, sharding);
+    const Index kept = kept_heads(n, gamma, p);
+    const std::string exchange =
+        sharding.exchange == "auto" && in_steps && 2 * kept > n.heads ? "all-scan" : exchange_of(sharding);
+    const Starts starts = causal_starts(n, p, kept, exchange, in_steps, sharding);
     const Index rows = n.batch * n.heads;
     const auto program = [&](QueuedCommunicator& comm) {
         const auto r = static_cast<std::size_t>(comm.rank());

@@ -66,11 +66,7 @@ public:
         return out;
     }
     void last_tokens(Stops stops, float* S) override {
-        clear(S, static_cast<Index>(stops.size()) * size());
-        each_group(stops, [&](Span of, std::int64_t n, Index before) {
-            const std::int64_t first = tokens_.length() - n;
-            tokens_.advance(of, {first, n}, S + before);
-        });
+        each_group(stops, [&](Span of, std::int64_t n, Index before) { tokens_.last(of, n, S + before); });
     }
     // Queued: remains() says it.
     std::vector<char> differ(Stops stops, const float* S, const float* handed) override {

@@ -48,6 +48,12 @@ void Tokens::advance(Span states, Span tokens, float* S) {
     });
 }
 
+void Tokens::last(Span states, int64_t n, float* S) {
+    check(cudaMemsetAsync(S, 0, static_cast<std::size_t>(states.n * elements()) * sizeof(float), stream_),
+          "clearing a state");
+    advance(states, {N_ - n, n}, S);
+}
+
 GatedTokens::GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream)
     : Tokens(args.B, args.H, args.N, stream), args_(args), mode_(std::move(mode)) {}
 
@@ -171,6 +177,16 @@ void CausalTokens::advance(Span states, Span tokens, float* S) {
                [&](const Block& block, int64_t before) { prepare(block, after.as<float>() + before * elements()); });
     map(states, A.as<float>());
     apply_maps(states.n, args_.r, args_.d, carry(), A.as<float>(), after.as<float>(), S, S, stream_);
+}
+
+void CausalTokens::last(Span states, int64_t n, float* S) {
+    if (!in_steps() || n % method_.steps->tokens != 0) return Tokens::last(states, n, S);
+    each_block(states, [&](const Block& block, int64_t before) {
+        CausalArgs a = cut(block, {N_ - n, n});
+        const Buffer workspace(method_.steps->workspace(a, true), stream_);
+        a.workspace = {workspace.data(), workspace.bytes()};
+        method_.steps->states(a, S + before * elements(), stream_);
+    });
 }
 
 void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {

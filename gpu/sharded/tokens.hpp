@@ -42,6 +42,8 @@ public:
     void outputs(Span states, Span tokens, float* S);
     // S alone.
     virtual void advance(Span states, Span tokens, float* S);
+    // S <- the state after the last n tokens, from zeros before them.
+    virtual void last(Span states, std::int64_t n, float* S);
     // Of all tokens, what of their outputs does not hang on the state before them: outputs() of the same states and all
     // tokens does not do it again. Does nothing where there is no such thing.
     virtual void prepare(Span /*states*/) {}
@@ -49,10 +51,11 @@ public:
     // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them,
     // -1: more than `most`; may wait for the stream. None: nothing is forgotten.
     virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
-    // As a share of a state's numbers, what rounding makes of two ways to it: a few places of Float32, and of products
-    // of 16 bits, whose factors may be rounded the other way, less than one of theirs. Where two kernels round them
-    // differently it may be more, as with a fixed decay; such heads then go round although they need not.
-    float rounding() const { return type() == Type::Float32 ? 0x1p-18f : 0x1p-12f; }
+    // As a share of a state's numbers, what rounding makes of two ways to it: four places of the factors of its products,
+    // which in Float32 are those of three products in BFloat16.
+    float rounding() const {
+        return type() == Type::Float32 ? 0x1p-15f : type() == Type::BFloat16 ? 0x1p-7f : 0x1p-10f;
+    }
 
 protected:
     // Heads of a rectangle of [batch, heads].
@@ -143,6 +146,7 @@ public:
     std::int64_t columns() const override { return args_.d; }
     // In the two steps of a method that has them, the first is made once for both: what is prepared stays so.
     void advance(Span states, Span tokens, float* S) override;
+    void last(Span states, std::int64_t n, float* S) override;
     void prepare(Span states) override;
 
 protected:
