@@ -276,9 +276,9 @@ void each_message(const Route& z, Index from, Index to, Is&& is, F&& f) {
     });
 }
 
-// The stops [from, to) that arrive from the rank before are asked for.
+// The stops [from, to) that arrive from the rank before are asked for, and waited for.
 template <class T>
-std::vector<Transfer> ask(Communicator& comm, const Route& z, Index from, Index to, T* states) {
+void fetch(Communicator& comm, const Route& z, Index from, Index to, T* states) {
     std::vector<Transfer> out;
     each_message(
         z, from, to, [&](Index k) { return z[k].before; },
@@ -286,10 +286,7 @@ std::vector<Transfer> ask(Communicator& comm, const Route& z, Index from, Index 
             out.push_back(comm.receive(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() - 1));
         });
     comm.start();
-    return out;
-}
-inline void wait_for(std::vector<Transfer> messages) {
-    for (Transfer& t : messages) t.wait();
+    for (Transfer& t : out) t.wait();
 }
 // Those of [from, to) that go on to the next rank, and of which `is` holds, are sent.
 template <class T, class Is>
@@ -339,7 +336,7 @@ void ring(Communicator& comm, const Route& z, Part<T>& part) {
     std::vector<Transfer> sent;
     comm.begin();
     each_block(z, [&](Index from, Index to) {
-        wait_for(ask(comm, z, from, to, states.data()));
+        fetch(comm, z, from, to, states.data());
         begin_states(comm, z, part, from, to, states.data());
         run(comm, z, part, from, to, states.data());
         send_on(comm, z, from, to, states.data(), sent, all_of_them);
@@ -498,12 +495,8 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
         make_maps(comm, z, part, from, to, states, B, A, [](Index k) { return k; });
         if (!some_pass) send_on(comm, z, from, to, B, sent, all_of_them);
     });
-    // Asked for before all outputs where nothing is sent between them: messages come in the order of the kernels.
-    std::vector<std::vector<Transfer>> come;
-    if (!some_go_on) each_block(z, [&](Index from, Index to) { come.push_back(ask(comm, z, from, to, states)); });
-    std::size_t block = 0;
     each_block(z, [&](Index from, Index to) {
-        wait_for(some_go_on ? ask(comm, z, from, to, states) : std::move(come[block++]));
+        fetch(comm, z, from, to, states);
         each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
             if (is && works(comm, a, b, [&](Index) { return apply_work(z); }))
                 part.applies(z, b - a, A + a * z.carry, B + a * size, states + a * size, next.data() + a * size);
@@ -551,7 +544,7 @@ void go_round(Communicator& comm, const Route& z, Part<T>& part, T* states, cons
         if (first > comm.rank() || first == comm.size()) continue;
         if (first < comm.rank()) {
             if (!z[k].before) continue;
-            wait_for(ask(comm, z, k, k + 1, states));
+            fetch(comm, z, k, k + 1, states);
             run(comm, z, part, k, k + 1, states);
         }
         send_on(comm, z, k, k + 1, states, sent, all_of_them);
@@ -582,6 +575,7 @@ Exchange past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool
         if (is && !comm.dry()) part.last_tokens(stops_of(z, from, to), handed_on.data() + from * size);
     });
     send_on(comm, z, 0, n, handed_on.data(), sent, on);
+
     std::vector<char> differs(static_cast<std::size_t>(n));
     const auto compute = [&](Index from, Index to) {
         run(comm, z, part, from, to, states.data());
@@ -593,9 +587,7 @@ Exchange past_forgetting(Communicator& comm, const Route& z, Part<T>& part, bool
             std::copy(said.begin(), said.end(), differs.begin() + a);
         });
     };
-    const auto receive = [&](Index from, Index to) {
-        wait_for(ask(comm, z, from, to, states.data()));
-    };
+    const auto receive = [&](Index from, Index to) { fetch(comm, z, from, to, states.data()); };
     each_message(
         z, 0, n, [&](Index k) { return handed.here(k); }, receive);
     // On a GPU a message that does not go before long kernels waits for room until they end.

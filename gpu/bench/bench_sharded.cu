@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,8 +40,8 @@ struct Case {
     bool causal = false, delta = false;
     int gates = 0;
     double gate = 0.1;
-    Index keepers = 0;  // heads that never forget
-    Exchange exchange = Exchange::ring;
+    Index keepers = 0;                   // heads that never forget
+    std::optional<Exchange> exchange{};  // none: that which a call takes
 };
 
 // Of ALiBi's slopes, the slowest head e^(-1/256) a token; and RetNet's, of which most never forget.
@@ -56,11 +57,11 @@ std::vector<double> decays(bool alibi) {
 const std::vector<Case>& cases() {
     static const std::vector<Case> list{
         {"causal linear attention, decay (ALiBi's slopes)", 1.85, true, false, 1, 1},
-        {"causal linear attention, decay (RetNet's)", 1.85, true, false, 1, 0.1, 0, Exchange::all_scan},
-        {"causal linear attention, 0-1 mask", 1.7, true, false, 0, 0.1, 0, Exchange::all_scan},
+        {"causal linear attention, decay (RetNet's)", 1.85, true, false, 1},
+        {"causal linear attention, 0-1 mask", 1.7, true},
         {"the same by the scan: ALiBi's slopes", 1.85, true, false, 1, 1, 0, Exchange::all_scan},
-        {"the same by the ring: RetNet's", 1.85, true, false, 1},
-        {"the same by the ring: 0-1 mask", 1.7, true},
+        {"the same by the ring: RetNet's", 1.85, true, false, 1, 0.1, 0, Exchange::ring},
+        {"the same by the ring: 0-1 mask", 1.7, true, false, 0, 0.1, 0, Exchange::ring},
         {"gated delta rule, heads that forget", 1.85, false, true, 1},
         {"gated delta rule, a quarter of the heads never forgets", 1.7, false, true, 1, 0.1, heads / 4},
         {"delta rule without gates", 1.7, false, true, 0},
@@ -212,10 +213,13 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
             Index kept = 0;
             for (Index h = 0; h < heads && c.causal; ++h) {
                 const double decay = c.gates == 0 ? 1 : gamma[static_cast<std::size_t>(h)];
-                kept += gpu::sharded::CausalTokens::reach_of(decay, N / p / 4) < 0;
+                kept += gpu::sharded::CausalTokens::reach_of(decay, Type::BFloat16, N / p / 4) < 0;
             }
-            const Starts starts = c.exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
-                                                               : gpu::sharded::scanned_starts(N, p, 64);
+            const Exchange exchange = c.exchange             ? *c.exchange
+                                      : c.causal && kept > 0 ? Exchange::all_scan
+                                                             : Exchange::ring;
+            const Starts starts = exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
+                                                             : gpu::sharded::scanned_starts(N, p, 64);
             const Index first = starts[r], tokens = starts[r + 1] - first;
             const Strides s = contiguous(heads, N, width);
             const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };
@@ -247,7 +251,7 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                 part = std::make_unique<gpu::sharded::GatedTokens>(a, "chunkwise", comm.stream());
             }
             rows.measure(comm, i, 15, [&] {
-                gpu::sharded::forward(comm, starts, *part, c.exchange, nullptr, last.as<float>());
+                gpu::sharded::forward(comm, starts, *part, exchange, nullptr, last.as<float>());
                 return comm.settle();
             });
             rows.outputs(comm, i, looked_at(in.o, heads, N, first, first + tokens));

@@ -67,11 +67,11 @@ private:
 constexpr const char* several = "a call on several GPUs";
 
 // Heads whose decay is not forgotten within the parts.
-Index kept_heads(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, int p) {
+Index kept_heads(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, Type type, int p) {
     Index kept = 0;
     for (Index h = 0; h < n.heads; ++h)
-        kept +=
-            sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], n.N / p / 4) < 0;
+        kept += sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], type,
+                                                n.N / p / 4) < 0;
     return kept;
 }
 
@@ -187,12 +187,12 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         keys(normal ? std::optional(normal->keys) : none, {n.batch, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
-    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless most heads
+    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
     // forget.
     const bool in_steps = method.steps && method.steps->possible(all);
-    const Index kept = kept_heads(n, gamma, p);
+    const Index kept = kept_heads(n, gamma, B.type(), p);
     const std::string exchange =
-        sharding.exchange == "auto" && in_steps && 2 * kept > n.heads ? "all-scan" : exchange_of(sharding);
+        sharding.exchange == "auto" && in_steps && kept > 0 ? "all-scan" : exchange_of(sharding);
     const Starts starts = causal_starts(n, p, kept, exchange, in_steps, sharding);
     const Index rows = n.batch * n.heads;
     const auto program = [&](QueuedCommunicator& comm) {

@@ -24,26 +24,36 @@ __device__ float sum_of_block(float x, float* room) {
     return sum;
 }
 
-// Log gates, in units of log 2, after which a state is forgotten.
-constexpr float forgotten = -forgotten_bits;
-
-// A block: a state; one gate a token, `threads` tokens at a time, from the last one on.
-__global__ __launch_bounds__(threads) void reach_of_heads(GateRows gates, int64_t most, int32_t* reach) {
-    __shared__ float room[warps];
+// A block: a state; one gate a token, from the last one on: a warp adds up `threads` tokens at a time, and every thread
+// the sums of the warps. `forgotten`: the sum of log gates, in units of log 2, after which a state is.
+constexpr int head_warps = 16;
+__global__ __launch_bounds__(head_warps * 32) void reach_of_heads(GateRows gates, float forgotten, int64_t most,
+                                                                  int32_t* reach) {
+    __shared__ float room[head_warps];
     const float* g = gates.g + int64_t{blockIdx.x} * gates.N;
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     float sum = 0;
     int64_t t = 0;
     while (sum > forgotten && t < most) {
-        const int64_t i = gates.N - 1 - t - threadIdx.x;
-        sum += sum_of_block(i >= 0 ? g[i] * limits::log2_e : 0.0f, room);
-        t += threads;
+        float part = 0;
+#pragma unroll
+        for (int j = 0; j < threads / 32; ++j) {
+            const int64_t i = gates.N - 1 - t - warp * threads - j * 32 - lane;
+            part += i >= 0 ? g[i] * limits::log2_e : 0.0f;
+        }
+        part = sum_of_warp(part);
+        if (lane == 0) room[warp] = part;
+        __syncthreads();
+        for (int w = 0; w < head_warps && sum > forgotten; ++w, t += threads) sum += room[w];
+        __syncthreads();
     }
     if (threadIdx.x == 0) reach[blockIdx.x] = sum <= forgotten && t <= most ? static_cast<int32_t>(t) : -1;
 }
 
 // The same with a gate a column: a thread adds `tokens_each` of them, and one of every column adds those sums.
 constexpr int channel_threads = 1024, tokens_each = 32;
-__global__ __launch_bounds__(channel_threads) void reach_of_channels(GateRows gates, int64_t most, int32_t* reach) {
+__global__ __launch_bounds__(channel_threads) void reach_of_channels(GateRows gates, float forgotten, int64_t most,
+                                                                     int32_t* reach) {
     __shared__ float room[channel_threads];
     const int width = (gates.columns + 31) / 32 * 32, slices = channel_threads / width,
               column = static_cast<int>(threadIdx.x) % width, slice = static_cast<int>(threadIdx.x) / width;
@@ -164,10 +174,11 @@ unsigned blocks(int64_t n) { return static_cast<unsigned>(n); }
 
 }  // namespace
 
-void find_reach(const GateRows& gates, int64_t most, std::int32_t* reach, cudaStream_t stream) {
+void find_reach(const GateRows& gates, float bits, int64_t most, std::int32_t* reach, cudaStream_t stream) {
     if (gates.states == 0) return;
-    if (gates.columns == 1) reach_of_heads<<<blocks(gates.states), threads, 0, stream>>>(gates, most, reach);
-    else reach_of_channels<<<blocks(gates.states), channel_threads, 0, stream>>>(gates, most, reach);
+    if (gates.columns == 1)
+        reach_of_heads<<<blocks(gates.states), head_warps * 32, 0, stream>>>(gates, -bits, most, reach);
+    else reach_of_channels<<<blocks(gates.states), channel_threads, 0, stream>>>(gates, -bits, most, reach);
     check_launch("launching find_reach");
 }
 

@@ -16,14 +16,15 @@ struct GateRows {
     int columns;
 };
 
-// A head counts as one that forgets where its last gates leave less than 2^-forgotten_bits: 13 more than it takes not
-// to be seen beside a state of the same size (core/sharded/handed.hpp), as what tokens make may be that much smaller
-// than the state before them. Where it is smaller still, find_differing says so.
-inline constexpr float forgotten_bits = 40;
+// A head counts as one that forgets where its last gates leave less than 2^-forgotten_bits: more than it takes not to
+// be seen beside a state of the same size (core/sharded/handed.hpp; in 16 bits what kernels leave out of a part
+// themselves), as what tokens make may be that much smaller than the state before them. Where it is smaller still,
+// find_differing says so.
+constexpr float forgotten_bits(Type type) { return type == Type::Float32 ? 40.0f : 24.0f; }
 
-// Of every state the last tokens whose gates together leave less than that of what was before them, in every column: a
-// multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
-void find_reach(const GateRows& gates, std::int64_t most, std::int32_t* reach, cudaStream_t stream);
+// Of every state the last tokens whose gates together leave less than 2^-bits of what was before them, in every column:
+// a multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
+void find_reach(const GateRows& gates, float bits, std::int64_t most, std::int32_t* reach, cudaStream_t stream);
 
 // A [states][columns]: the product of the gates of all tokens.
 void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream);

@@ -119,8 +119,8 @@ void GatedTokens::map(Span states, float* A) {
 std::vector<int64_t> GatedTokens::reach(int64_t most) {
     if (!args_.g || states() == 0) return {};
     const Buffer found(static_cast<std::size_t>(states()) * sizeof(std::int32_t), stream_);
-    find_reach({args_.g, states(), N_, args_.gates}, std::min(most, searched_tokens), found.as<std::int32_t>(),
-               stream_);
+    find_reach({args_.g, states(), N_, args_.gates}, forgotten_bits(type()), std::min(most, searched_tokens),
+               found.as<std::int32_t>(), stream_);
     std::vector<std::int32_t> reach(static_cast<std::size_t>(states()));
     check(cudaMemcpyAsync(reach.data(), found.data(), found.bytes(), cudaMemcpyDeviceToHost, stream_),
           "asking how far gates reach");
@@ -218,15 +218,15 @@ void DecayedTokens::map(Span states, float* A) {
           "copying the decays");
 }
 
-int64_t DecayedTokens::reach_of(double gamma, int64_t most) {
-    const double n = gamma < 1 ? std::ceil(forgotten_bits / -std::log2(gamma)) : INFINITY;
+int64_t DecayedTokens::reach_of(double gamma, Type type, int64_t most) {
+    const double n = gamma < 1 ? std::ceil(forgotten_bits(type) / -std::log2(gamma)) : INFINITY;
     return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
 }
 
 std::vector<int64_t> DecayedTokens::reach(int64_t most) {
     if (!args_.gamma) return {};
     std::vector<int64_t> out;
-    for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), most));
+    for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), type(), most));
     return out;
 }
 

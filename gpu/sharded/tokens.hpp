@@ -48,11 +48,12 @@ public:
     // tokens does not do it again. Does nothing where there is no such thing.
     virtual void prepare(Span /*states*/) {}
     virtual void map(Span states, float* A) = 0;
-    // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them,
+    // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them
+    // (maps.hpp),
     // -1: more than `most`; may wait for the stream. None: nothing is forgotten.
     virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
-    // As a share of a state's numbers, what rounding makes of two ways to it: four places of the factors of its products,
-    // which in Float32 are those of three products in BFloat16.
+    // As a share of a state's numbers, what rounding makes of two ways to it: four places of the factors of its
+    // products, which in Float32 are those of three products in BFloat16.
     float rounding() const {
         return type() == Type::Float32 ? 0x1p-15f : type() == Type::BFloat16 ? 0x1p-7f : 0x1p-10f;
     }
@@ -119,8 +120,8 @@ private:
 class DecayedTokens : public Tokens {
 public:
     DecayedTokens(const CausalArgs& args, cudaStream_t stream);
-    // Tokens after which a decay leaves less than 2^-forgotten_bits; -1: more than `most`.
-    static std::int64_t reach_of(double gamma, std::int64_t most);
+    // Tokens after which a decay leaves less than 2^-forgotten_bits of the type; -1: more than `most`.
+    static std::int64_t reach_of(double gamma, Type type, std::int64_t most);
 
     std::int64_t rows() const override { return args_.r; }
     Type type() const override { return args_.type; }
