@@ -53,15 +53,11 @@ std::vector<Option<S>> sharding_options() {
          .member = &S::sharded,
          .text = "whether every MPI rank gives its own part of the sequence, in the order of the ranks, and gets its "
                  "part of the results; shard(x) cuts one out, unshard(x) joins them",
-         .gpu = Effect::refused,
-         .why = "one process has all GPUs and the whole tensors",
          .example = "shards = 2, sharded = false"},
         {.name = "timeout",
          .member = &S::timeout,
          .text = mpi_timeout,
          .standard = mpi_timeout_default,
-         .gpu = Effect::refused,
-         .why = "one process has all GPUs and waits for no other",
          .example = "shards = 2, timeout = 60"},
     };
 }

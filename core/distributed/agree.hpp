@@ -38,7 +38,26 @@ inline void agree(Communicator& comm, const std::vector<Given>& mine) {
             }
 }
 
-enum class Call { ring, tree, link_speed, linear, linear_grad, causal, causal_grad, softmax, softmax_grad, move, save };
+enum class Call {
+    ring,
+    tree,
+    link_speed,
+    linear,
+    linear_grad,
+    causal,
+    causal_grad,
+    softmax,
+    softmax_grad,
+    move,
+    save,
+    gpu_tree,
+    gpu_linear,
+    gpu_linear_grad,
+    gpu_causal,
+    gpu_softmax,
+    gpu_softmax_grad,
+    gpu_move
+};
 
 // What ranks compare first, for other calls compare more and other things.
 inline void agree_on_call(Communicator& comm, Call mine) {
@@ -53,7 +72,14 @@ inline void agree_on_call(Communicator& comm, Call mine) {
                                                               "softmax_attention",
                                                               "softmax_attention_grad",
                                                               "shard or unshard",
-                                                              "save"};
+                                                              "save",
+                                                              "tree_decode on a GPU",
+                                                              "linear_attention on a GPU",
+                                                              "linear_attention_grad on a GPU",
+                                                              "causal_linear_attention on a GPU",
+                                                              "softmax_attention on a GPU",
+                                                              "softmax_attention_grad on a GPU",
+                                                              "unshard on a GPU"};
                       return names[x];
                   }}});
 }

@@ -98,6 +98,10 @@ public:
     // The waits of all ranks end as they do where a rank has failed: for one that is about to fail and first waits for
     // what the others have on their way elsewhere.
     virtual void end_waits() noexcept {}
+    // Throws where another rank has ended the waits; from the first such call on a wait ends so too.
+    virtual void heed_ends() {}
+    // The same ranks, for messages that keep an order of their own; null: it has no such thing.
+    virtual std::unique_ptr<Communicator> apart() { return nullptr; }
     virtual double now() const = 0;  // seconds
     // Tells the clock of a model what is computed next; true: the caller has to compute it.
     virtual bool work(const Work&) { return true; }

@@ -53,7 +53,7 @@ void run_on_mpi(Communicator& comm, const Plan& plan, const T* q, Task<T> task, 
     const auto starts = starts_of(o, z.M, comm.size());
     cut_out(task.shard, z, starts, comm.rank());
     run_worker(comm, plan, task, starts);
-    gather_accounts(comm, comm.now() - comm.begun, report);
+    gather_accounts(comm, comm, comm.now() - comm.begun, report);
 }
 
 template void run_on_mpi<float>(Communicator&, const Plan&, const float*, Task<float>, const DecodeOptions&,

@@ -36,6 +36,9 @@ public:
     virtual void check_sizes(const Sizes&) = 0;
     // Runs `program` on p ranks, 1 <= p <= devices(), rank r on device r; like run_threads.
     virtual void run(int p, const Program& program) = 0;
+    // Runs `program` on this process's rank of all that mpirun has started, on the device that it has chosen; every
+    // rank has to make the same calls. Where a rank fails in the middle, so do all, and no such call can follow.
+    virtual void run_processes(const Program& program) = 0;
     // On the thread of the communicator's rank; what the share points to must outlive it. E has the size of the type.
     virtual std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) = 0;
     virtual std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) = 0;

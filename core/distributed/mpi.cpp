@@ -92,7 +92,9 @@ namespace {
 int world_rank = 0, world_size = 1;
 std::uint64_t job = 0;
 bool started = false;
-MPI_Comm control;         // on which a rank says that it has ended
+MPI_Comm control;  // on which a rank says that it has ended, or given up a call
+constexpr int ended_tag = 0, given_up_tag = 1;
+MPI_Comm beside;          // for messages apart from the others
 double most_waiting = 0;  // seconds that a rank waits for another outside of calls with a timeout; 0: without end
 int kept_errors = -1, shown_errors = -1;
 off_t told = 0;  // so many bytes of the kept errors have been shown
@@ -128,6 +130,14 @@ void show_errors() {
     }
 }
 
+void tell_others(int tag) noexcept {
+    static const char said = 1;
+    for (int r = 0; r < world_size; ++r) {
+        MPI_Request request;
+        if (r != world_rank) MPI_Isend(&said, 1, MPI_CHAR, r, tag, control, &request), MPI_Request_free(&request);
+    }
+}
+
 // At the end of the process.
 void finish_mpi(int status, void*) {
     if (status != 0) {
@@ -138,17 +148,13 @@ void finish_mpi(int status, void*) {
         _exit(status);  // mpirun ends the others; MPI_Abort of two ranks at once can hang Open MPI 4.1's mpirun
     }
     show_errors();
-    const char ended = 1;
-    for (int r = 0; r < world_size; ++r) {
-        MPI_Request request;
-        if (r != world_rank) MPI_Isend(&ended, 1, MPI_CHAR, r, 0, control, &request), MPI_Request_free(&request);
-    }
+    tell_others(ended_tag);
     // Only together into MPI_Finalize: where a rank fails while another is in it, Open MPI 4.1's mpirun may hang or
     // crash.
     const double begun = MPI_Wtime();
     for (int r = 0; r < world_size; ++r) {
         for (int came = r == world_rank; !came;) {
-            MPI_Iprobe(r, 0, control, &came, MPI_STATUS_IGNORE);
+            MPI_Iprobe(r, ended_tag, control, &came, MPI_STATUS_IGNORE);
             if (came) break;
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
             if (most_waiting == 0 || MPI_Wtime() < begun + most_waiting) continue;
@@ -163,15 +169,27 @@ void finish_mpi(int status, void*) {
 
 class MpiCommunicator final : public Communicator {
 public:
-    MpiCommunicator() : Communicator(world_rank, world_size) {}
+    explicit MpiCommunicator(MPI_Comm ranks) : Communicator(world_rank, world_size), ranks_(ranks) {}
 
     void barrier() override {
         Requests request(1);
-        require(MPI_Ibarrier(MPI_COMM_WORLD, &request[0]), "a barrier");
+        require(MPI_Ibarrier(ranks_, &request[0]), "a barrier");
         wait_for(request, -1);
     }
 
     double now() const override { return MPI_Wtime(); }
+
+    std::unique_ptr<Communicator> apart() override { return std::make_unique<MpiCommunicator>(beside); }
+    void end_waits() noexcept override { tell_others(given_up_tag); }
+    void heed_ends() override {
+        heeds_ = true;
+        int given_up = 0;
+        MPI_Status status;
+        MPI_Iprobe(MPI_ANY_SOURCE, given_up_tag, control, &given_up, &status);
+        if (given_up)
+            fail("engine: \"nccl\", rank ", status.MPI_SOURCE, " has given up a call that it shares with rank ",
+                 world_rank, ", for the reason that it says itself");
+    }
 
 protected:
     // The round travels as the tag; messages between two ranks keep their order whatever their tags.
@@ -180,9 +198,9 @@ protected:
         const auto tag = static_cast<int>(std::min<Index>(round, 32767));
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
-            require(MPI_Isend(static_cast<const char*>(data) + at, n, MPI_CHAR, to, tag, MPI_COMM_WORLD,
-                              &posted.requests.back()),
-                    "sending");
+            require(
+                MPI_Isend(static_cast<const char*>(data) + at, n, MPI_CHAR, to, tag, ranks_, &posted.requests.back()),
+                "sending");
         });
         return remember(std::move(posted));
     }
@@ -191,7 +209,7 @@ protected:
         Posted posted{{}, from, true, true};
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
-            require(MPI_Irecv(static_cast<char*>(data) + at, n, MPI_CHAR, from, MPI_ANY_TAG, MPI_COMM_WORLD,
+            require(MPI_Irecv(static_cast<char*>(data) + at, n, MPI_CHAR, from, MPI_ANY_TAG, ranks_,
                               &posted.requests.back()),
                     "receiving");
         });
@@ -233,11 +251,11 @@ private:
 
     // The tag of the last message. Stops for Ctrl-C, when the rank that is waited for (-1: any) has ended its script,
     // and after the longest wait that was asked for.
-    static int wait_for(Requests& requests, int peer) {
+    int wait_for(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
         double noticed = 0;
         for (MPI_Request& request : requests) {
-            double begun = 0;
+            double first = 0;  // when the wait began to be long
             for (long polls = 0;; ++polls) {
                 int done = 0;
                 MPI_Status status;
@@ -250,10 +268,11 @@ private:
                 sched_yield();  // ranks may share a core
                 if (polls % 16 != 0) continue;
                 interrupt::check();
-                if (begun == 0) begun = MPI_Wtime();
-                rest(MPI_Wtime() - begun, peer);
+                if (first == 0) first = MPI_Wtime();
+                rest(MPI_Wtime() - first, peer);
                 int ended = 0;
-                MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, 0, control, &ended, &status);
+                if (heeds_) heed_ends();
+                MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, ended_tag, control, &ended, &status);
                 // What it sent before it ended may still be on its way.
                 if (ended && polls_after_end++ == 0) noticed = MPI_Wtime();
                 if (polls_after_end > 10 && MPI_Wtime() > noticed + 0.1)
@@ -272,7 +291,9 @@ private:
         if (most > 0 && waited > most) fail(waited_sentence(peer, most, own ? "timeout" : limit_name));
     }
 
+    MPI_Comm ranks_;
     std::vector<Posted> posted_;
+    bool heeds_ = false;
 };
 
 }  // namespace
@@ -289,6 +310,7 @@ void start_mpi() {
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");
+    require(MPI_Comm_dup(MPI_COMM_WORLD, &beside), "starting");
     on_exit(finish_mpi, nullptr);
     std::random_device fresh;
     std::uint64_t shared[] = {random::seed(), std::uint64_t{fresh()} << 32 | fresh()};
@@ -310,7 +332,7 @@ std::uint64_t mpi_job() noexcept { return job; }
 
 void run_mpi(const Program& program) {
     start_mpi();
-    MpiCommunicator comm;
+    MpiCommunicator comm(MPI_COMM_WORLD);
     program(comm);
 }
 

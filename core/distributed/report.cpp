@@ -40,7 +40,7 @@ const Memory& ShardReport::largest() const {
                              [](const Memory& a, const Memory& b) { return a.peak_bytes < b.peak_bytes; });
 }
 
-void distributed::gather_accounts(Communicator& comm, double seconds, ShardReport& report) {
+void distributed::gather_accounts(const Communicator& comm, Communicator& by, double seconds, ShardReport& report) {
     const Traffic& t = comm.traffic;
     std::vector<std::int64_t> account{t.messages,
                                       t.elements,
@@ -53,7 +53,7 @@ void distributed::gather_accounts(Communicator& comm, double seconds, ShardRepor
     for (const Index held : comm.memory.peak) account.push_back(held);
     const auto n = static_cast<Index>(account.size());
     std::vector<std::int64_t> all(static_cast<std::size_t>(n * comm.size()));
-    all_gather(comm, all_ranks(comm), account.data(), n, all.data());
+    all_gather(by, all_ranks(by), account.data(), n, all.data());
     for (int i = 0; i < comm.size(); ++i) {
         const std::int64_t* x = all.data() + n * i;
         const auto at = static_cast<std::size_t>(i);

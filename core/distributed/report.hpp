@@ -33,8 +33,9 @@ struct ShardReport {
 
 namespace distributed {
 
-// Every rank's account, and the seconds that it took, to all: for ranks that share no memory.
-void gather_accounts(Communicator& comm, double seconds, ShardReport& report);
+// Every rank's account, and the seconds that it took, to all: for ranks that share no memory. `by`: the same ranks, who
+// carry it.
+void gather_accounts(const Communicator& comm, Communicator& by, double seconds, ShardReport& report);
 
 }  // namespace distributed
 }  // namespace causeway

@@ -11,11 +11,6 @@ using sharded::Starts;
 
 constexpr Index chunk = 64;
 
-void check_dimension(const Shape& shape, int dim) {
-    if (dim < 0 || dim >= shape.ndim())
-        fail("dim: ", dim + 1, ", expected from 1 to ", shape.ndim(), ", the dimensions of a tensor of ", shape.text());
-}
-
 Shape with_length(Shape shape, int dim, Index n) {
     shape[dim] = n;
     return shape;
@@ -23,15 +18,20 @@ Shape with_length(Shape shape, int dim, Index n) {
 
 }  // namespace
 
+void check_part_dimension(const Shape& shape, int dim) {
+    if (dim < 0 || dim >= shape.ndim())
+        fail("dim: ", dim + 1, ", expected from 1 to ", shape.ndim(), ", the dimensions of a tensor of ", shape.text());
+}
+
 TensorPart shard_of(const Shape& shape, int dim, int rank, int ranks) {
-    check_dimension(shape, dim);
+    check_part_dimension(shape, dim);
     const Starts starts = sharded::starts_of({}, shape[dim], ranks, chunk);
     const Index first = starts[static_cast<std::size_t>(rank)];
     return {dim, first, starts[static_cast<std::size_t>(rank) + 1] - first};
 }
 
 Tensor shard(const Tensor& x, int dim) {
-    check_dimension(x.shape(), dim);
+    check_part_dimension(x.shape(), dim);
     const int p = distributed::mpi_size();
     if (p == 1) return x;
     const Along all(x.shape(), dim, size_of(x.dtype()));
@@ -44,7 +44,7 @@ Tensor shard(const Tensor& x, int dim) {
 }
 
 Tensor unshard(const Tensor& x, int dim) {
-    check_dimension(x.shape(), dim);
+    check_part_dimension(x.shape(), dim);
     if (distributed::mpi_size() == 1) return x;
     Tensor out;
     distributed::run_mpi([&](Communicator& comm) {

@@ -10,6 +10,9 @@ namespace causeway {
 // as equal as can be, as linear_attention_sharded cuts them. Of a process that is alone x itself.
 Tensor shard(const Tensor& x, int dim);
 
+// Throws Error where a tensor of this shape has no dimension `dim`.
+void check_part_dimension(const Shape& shape, int dim);
+
 // Which part that is, of a tensor of this shape for one of so many ranks. Throws Error where it has no such dimension.
 TensorPart shard_of(const Shape& shape, int dim, int rank, int ranks);
 

@@ -58,7 +58,7 @@ void run(const Team& team, const distributed::Program& program, const distribute
     if (team.mpi) {
         distributed::run_mpi([&](Communicator& comm) {
             program(comm);
-            distributed::gather_accounts(comm, comm.now() - comm.begun, report);
+            distributed::gather_accounts(comm, comm, comm.now() - comm.begun, report);
             if (comm.size() > 1) share(comm);
         });
         return;

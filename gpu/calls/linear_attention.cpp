@@ -228,8 +228,9 @@ GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
 }
 
 bool is_causal(const GatedArgs& a, const causeway::gated::Sizes& n, const LinearOptions& o) {
-    return !keeps_prefix(o) && a.gates == 0 && !a.beta && a.group == 1 && n.shared_keys == 1 && n.shared_queries == 1 &&
-           n.mode->chunk && (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
+    return !keeps_prefix(o) && a.gates == 0 && !causeway::gated::has_delta(n.update) && a.group == 1 &&
+           n.shared_keys == 1 && n.shared_queries == 1 && n.mode->chunk &&
+           (a.type == Type::BFloat16 || (a.type == Type::Float16 && a.scale == 1));
 }
 
 }  // namespace gated

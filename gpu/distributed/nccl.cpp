@@ -13,6 +13,8 @@ Nccl load() {
     file.find(n.error_text, "ncclGetErrorString");
     file.find(n.version, "ncclGetVersion");
     file.find(n.init_all, "ncclCommInitAll");
+    file.find(n.unique_id, "ncclGetUniqueId");
+    file.find(n.init_rank, "ncclCommInitRank");
     file.find(n.abort, "ncclCommAbort");
     file.find(n.destroy, "ncclCommDestroy");
     file.find(n.async_error, "ncclCommGetAsyncError");

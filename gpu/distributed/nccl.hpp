@@ -10,6 +10,8 @@ struct Nccl {
     decltype(&ncclGetErrorString) error_text;
     decltype(&ncclGetVersion) version;
     decltype(&ncclCommInitAll) init_all;
+    decltype(&ncclGetUniqueId) unique_id;
+    decltype(&ncclCommInitRank) init_rank;
     decltype(&ncclCommAbort) abort;
     decltype(&ncclCommDestroy) destroy;
     decltype(&ncclCommGetAsyncError) async_error;

@@ -77,7 +77,8 @@ void QueuedCommunicator::all_blocks(const void* mine_block, std::size_t bytes, v
 void QueuedCommunicator::barrier() {
     settle();
     NcclCommunicator::barrier();
-    team_.meet([this] { look(); });  // threads wake up one after the other: those that are awake wait for the last
+    if (!team_.processes())
+        team_.meet([this] { look(); });  // threads wake up one after the other: those that are awake wait for the last
 }
 
 double QueuedCommunicator::settle() {

@@ -9,8 +9,8 @@
 
 namespace causeway::gpu {
 
-// The ranks of a team for little data of the CPU: an all-gather without sleeping threads, in microseconds. The rest is
-// that of the threads.
+// The ranks of a team for little data of the CPU: between threads an all-gather in which none sleeps, in microseconds.
+// The rest is what the ranks meet by.
 class Board final : public distributed::Communicator {
 public:
     Board(Team& team, distributed::Communicator& meeting, std::function<void()> look)
@@ -18,7 +18,7 @@ public:
 
     void barrier() override { meeting_.barrier(); }
     double now() const override { return meeting_.now(); }
-    bool gathers() const override { return true; }
+    bool gathers() const override { return !team_.processes(); }
 
 protected:
     int post_send(const void* data, std::size_t bytes, int to, Index) override {

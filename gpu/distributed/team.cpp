@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstddef>
+#include <cstring>
 #include <exception>
 #include <numeric>
 #include <system_error>
@@ -9,6 +11,8 @@
 #include <utility>
 
 #include "core/base/interrupt.hpp"
+#include "core/distributed/collectives.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/distributed/threads.hpp"
 #include "gpu/base/current_device.hpp"
 
@@ -89,61 +93,107 @@ void in_thread_of_its_own(const F& f) {
 
 // From Team() on the team counts as made: where what follows throws, ~Team ends what was begun.
 Team::Team(int p) : Team() {
+    size_ = p;
+    begin([&] {
+        rounds_.resize(static_cast<std::size_t>(p * p)), board_.resize(static_cast<std::size_t>(p));
+        for (int r = 0; r < p; ++r) add_rank(r, r);
+        std::vector<int> devices(static_cast<std::size_t>(p));
+        std::iota(devices.begin(), devices.end(), 0);
+        std::vector<ncclComm_t> comms(static_cast<std::size_t>(p));
+        check(nccl().init_all(comms.data(), p, devices.data()), "starting NCCL");
+        for (std::size_t r = 0; r < comms.size(); ++r) ranks_[r]->comm = comms[r];
+    });
+}
+
+namespace {
+
+// Which device a process has, for others to compare.
+struct Place {
+    char device[sizeof(cudaUUID_t)] = {};
+    char nccl_id[sizeof(ncclUniqueId)] = {};  // of rank 0
+};
+
+}  // namespace
+
+Team::Team(Communicator& meeting) : Team() {
+    size_ = meeting.size(), processes_ = true;
+    enter_chosen_device();
+    int device = 0;
+    check(cudaGetDevice(&device), "asking for the device");
+    cudaDeviceProp properties;
+    check(cudaGetDeviceProperties(&properties, device), "asking for the device");
+    Place mine;
+    std::memcpy(mine.device, &properties.uuid, sizeof mine.device);
+    ncclUniqueId id;
+    if (meeting.rank() == 0) {
+        check(nccl().unique_id(&id), "starting NCCL");
+        std::memcpy(mine.nccl_id, &id, sizeof id);
+    }
+    std::vector<char> all(static_cast<std::size_t>(size_) * sizeof mine);
+    distributed::all_gather(meeting, distributed::all_ranks(meeting), reinterpret_cast<const char*>(&mine),
+                            static_cast<Index>(sizeof mine), all.data());
+    const auto device_of = [&](int r) { return all.data() + static_cast<std::size_t>(r) * sizeof mine; };
+    for (int r = 0; r < size_; ++r)
+        for (int other = 0; other < r; ++other)
+            if (std::memcmp(device_of(r), device_of(other), sizeof mine.device) == 0)
+                fail("engine: \"nccl\", ranks ", other, " and ", r,
+                     " have the same GPU, expected a GPU for every process: start as many as there are GPUs");
+    std::memcpy(&id, all.data() + offsetof(Place, nccl_id), sizeof id);
+    begin([&] {
+        Rank& rank = add_rank(meeting.rank(), device);
+        const CurrentDevice there(device);
+        check(nccl().init_rank(&rank.comm, size_, id, rank.number), "starting NCCL");
+    });
+}
+
+Rank& Team::add_rank(int number, int device) {
+    ranks_.push_back(std::make_unique<Rank>());
+    Rank& rank = *ranks_.back();
+    rank.number = number, rank.device = device;
+    const CurrentDevice there(device);
+    rank.messages = std::make_unique<Stream>(), rank.kernels = std::make_unique<Stream>();
+    return rank;
+}
+
+void Team::begin(const std::function<void()>& make_ranks) {
     enter_chosen_device();
     try {
-        in_thread_of_its_own([&] { begin(p); });
+        in_thread_of_its_own([&] {
+            make_ranks();
+            connect();
+        });
     } catch (const std::system_error&) {
         fail_as<SystemError>("engine: \"nccl\", the system has no thread to begin in");
     }
-}
-
-void Team::begin(int p) {
-    rounds_.resize(static_cast<std::size_t>(p * p)), board_.resize(static_cast<std::size_t>(p));
-    for (int r = 0; r < p; ++r) {
-        ranks_.push_back(std::make_unique<Rank>());
-        Rank& rank = *ranks_.back();
-        rank.device = r;
-        const CurrentDevice there(r);
-        rank.messages = std::make_unique<Stream>(), rank.kernels = std::make_unique<Stream>();
-    }
-    std::vector<int> devices(static_cast<std::size_t>(p));
-    std::iota(devices.begin(), devices.end(), 0);
-    std::vector<ncclComm_t> comms(static_cast<std::size_t>(p));
-    check(nccl().init_all(comms.data(), p, devices.data()), "starting NCCL");
-    for (std::size_t r = 0; r < comms.size(); ++r) ranks_[r]->comm = comms[r];
-    connect();
     ended_ = false;
 }
 
 // NCCL connects ranks when they first talk, which takes long, and would hang where one of them fails meanwhile.
 void Team::connect() {
     const int p = size();
-    const auto all = [&](auto&& each) {
-        for (int r = 0; r < p; ++r) {
-            const CurrentDevice there(r);
-            each(r, *ranks_[static_cast<std::size_t>(r)]);
-        }
-    };
     std::vector<std::shared_ptr<void>> rooms;
     for (const auto& rank : ranks_) rooms.push_back(rank->shared.take(2 * static_cast<std::size_t>(p) * 64));
-    const auto room = [&](int r, int i) {
-        return static_cast<char*>(rooms[static_cast<std::size_t>(r)].get()) + 64 * i;
+    const auto all = [&](auto&& each) {  // each(rank, room(i): its i-th place)
+        for (std::size_t i = 0; i < ranks_.size(); ++i) {
+            const CurrentDevice there(ranks_[i]->device);
+            each(*ranks_[i], [&](int place) { return static_cast<char*>(rooms[i].get()) + 64 * place; });
+        }
     };
     NcclGroup pairs("connecting");
-    all([&](int r, Rank& rank) {
+    all([&](Rank& rank, auto&& room) {
         for (int peer = 0; peer < p; ++peer) {
-            if (peer == r) continue;
-            check(nccl().send(room(r, peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
-            check(nccl().receive(room(r, p + peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
+            if (peer == rank.number) continue;
+            check(nccl().send(room(peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
+            check(nccl().receive(room(p + peer), 64, ncclChar, peer, rank.comm, *rank.messages), "connecting");
         }
     });
     pairs.end();
     NcclGroup together("connecting");
-    all([&](int r, Rank& rank) {
-        check(nccl().all_gather(room(r, 0), room(r, p), 64, ncclChar, rank.comm, *rank.messages), "connecting");
+    all([&](Rank& rank, auto&& room) {
+        check(nccl().all_gather(room(0), room(p), 64, ncclChar, rank.comm, *rank.messages), "connecting");
     });
     together.end();
-    all([](int, Rank& rank) { watch(rank, *rank.messages, [] {}); });
+    all([](Rank& rank, auto&&) { watch(rank, *rank.messages, [] {}); });
 }
 
 Team::~Team() {
@@ -172,26 +222,32 @@ void Team::run(const distributed::Program& program) {
     talked_ = false;
     met_ = begun_ = silent_ = 0;
     try {
-        distributed::run_threads(size(), [&](Communicator& meeting) {
-            Rank& rank = *ranks_[static_cast<std::size_t>(meeting.rank())];
-            ++begun_;
-            try {
-                check(cudaSetDevice(rank.device), "going to another device");
-                NcclCommunicator comm(*this, meeting);
-                program(comm);
-                silence(rank);
-            } catch (...) {
-                ended_ = true;
-                silence(rank);
-                throw;
-            }
-        });
+        const auto each = [&](Communicator& meeting) { run_rank(meeting, program); };
+        if (processes_) distributed::run_mpi(each);
+        else distributed::run_threads(size(), each);
         if (ended_) fail_as<SystemError>("engine: \"nccl\", a rank has ended its messages");
     } catch (...) {
         settle();
         throw;
     }
     settle();
+}
+
+void Team::run_rank(Communicator& meeting, const distributed::Program& program) {
+    Rank& mine = rank(meeting.rank());
+    ++begun_;
+    try {
+        check(cudaSetDevice(mine.device), "going to another device");
+        NcclCommunicator comm(*this, meeting);
+        program(comm);
+        silence(mine);
+    } catch (...) {
+        // Other processes may wait for what this rank would have sent.
+        if (processes_) talked_ = true, meeting.end_waits();
+        ended_ = true;
+        silence(mine);
+        throw;
+    }
 }
 
 void Team::silence(Rank& rank) noexcept {
@@ -211,9 +267,15 @@ NcclCommunicator::NcclCommunicator(Team& team, Communicator& meeting)
     : Communicator(meeting.rank(), meeting.size()),
       team_(team),
       meeting_(meeting),
-      mine_(*team.ranks_[static_cast<std::size_t>(meeting.rank())]),
+      mine_(team.rank(meeting.rank())),
       received_(static_cast<std::size_t>(meeting.size())),
-      exceptions_(std::uncaught_exceptions()) {}
+      rounds_received_(static_cast<std::size_t>(team.processes() ? meeting.size() : 0)),
+      exceptions_(std::uncaught_exceptions()) {
+    if (!team.processes()) return;
+    meeting.heed_ends();
+    teller_ = meeting.apart();
+    teller_->heed_ends();
+}
 
 NcclCommunicator::~NcclCommunicator() {
     if (team_.talked_ && std::uncaught_exceptions() > exceptions_) abandon();
@@ -254,7 +316,11 @@ int NcclCommunicator::remember(const Message& message) {
 }
 
 int NcclCommunicator::post_send(const void* data, std::size_t bytes, int to, Index round) {
-    {
+    if (team_.processes()) {
+        SaidRound& said = rounds_sent_.emplace_back();
+        said.round = round;
+        said.transfer = teller_->send(&said.round, 1, to);
+    } else {
         const std::lock_guard lock(team_.mutex_);
         team_.rounds_[static_cast<std::size_t>(rank() * size() + to)].push_back(round);
     }
@@ -262,6 +328,10 @@ int NcclCommunicator::post_send(const void* data, std::size_t bytes, int to, Ind
 }
 
 int NcclCommunicator::post_receive(void* data, std::size_t bytes, int from) {
+    if (team_.processes()) {
+        SaidRound& said = rounds_received_[static_cast<std::size_t>(from)].emplace_back();
+        said.transfer = teller_->receive(&said.round, 1, from);
+    }
     return remember({data, bytes, from, true, started_ + 1, received_[static_cast<std::size_t>(from)]++});
 }
 
@@ -277,6 +347,12 @@ Index NcclCommunicator::finish(int posted) {
 }
 
 Index NcclCommunicator::round_of(const Message& message) {
+    if (team_.processes()) {
+        SaidRound& said =
+            rounds_received_[static_cast<std::size_t>(message.peer)][static_cast<std::size_t>(message.number)];
+        said.transfer.wait();
+        return said.round;
+    }
     const std::lock_guard lock(team_.mutex_);
     const auto& rounds = team_.rounds_[static_cast<std::size_t>(message.peer * size() + rank())];
     const auto number = static_cast<std::size_t>(message.number);
@@ -291,6 +367,7 @@ void NcclCommunicator::cancel(int posted) noexcept {
 }
 
 void NcclCommunicator::gather_queued(const void* mine, std::size_t bytes, void* out, cudaStream_t stream) {
+    if (team_.processes()) meeting_.barrier();  // none waits on its device for one that does not come
     team_.talked_ = true;
     check(nccl().all_gather(mine, out, bytes, ncclChar, mine_.comm, stream), "an all-gather");
 }
@@ -310,11 +387,12 @@ void NcclCommunicator::abandon() noexcept {
     succeeded(cudaStreamSynchronize(*mine_.messages));
     succeeded(cudaStreamSynchronize(*mine_.kernels));
     team_.silence(mine_);
-    meeting_.end_waits();
+    meeting_.end_waits();  // of processes each ends what is its own
     while (team_.silent_ < team_.begun_) std::this_thread::yield();
 }
 
 void NcclCommunicator::look() {
+    if (team_.processes()) return meeting_.heed_ends();
     if (!team_.ended_) return;
     abandon();
     meeting_.barrier();  // which the rank that failed never reaches: it ends this one too

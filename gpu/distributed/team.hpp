@@ -2,6 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,35 +40,44 @@ private:
 
 // What a rank has on its device, from call to call.
 struct Rank {
-    int device;
+    int number, device;
     ncclComm_t comm = nullptr;
     bool silent = false;  // nothing of it is on its way any more, for good in this run
     std::unique_ptr<Stream> messages, kernels;
     SharedMemory shared;
 };
 
-// Ranks 0 ... p - 1 on devices 0 ... p - 1, connected: making it takes a second, so the engine keeps it for the next
-// call, with its connections, streams and small blocks of shared memory.
+// Ranks that are connected: threads of this process, 0 ... p - 1 on devices 0 ... p - 1, or processes that mpirun has
+// started, of which this one has its rank, on the device that it has chosen. Making it takes a second, so the engine
+// keeps it for the next call, with its connections, streams and small blocks of shared memory.
 class Team {
 public:
     explicit Team(int p);  // stops for Ctrl-C while the ranks connect
+    // A rank of `meeting`, whose processes make theirs at the same time. Throws Error where two have the same device.
+    explicit Team(distributed::Communicator& meeting);
     Team(const Team&) = delete;
     Team& operator=(const Team&) = delete;
     // Ends what is still running and gives everything back.
     ~Team();
 
-    // Each rank is a thread, as in distributed::run_threads. After an exception the team runs again if it is usable().
+    // Each rank is a thread, as in distributed::run_threads, or a process, as in run_mpi. After an exception the team
+    // runs again if it is usable().
     void run(const distributed::Program& program);
     // No rank has failed since messages were started, which others may wait for in vain.
     bool usable() const { return !ended_; }
-    int size() const { return static_cast<int>(ranks_.size()); }
+    int size() const { return size_; }
+    bool processes() const { return processes_; }
 
 private:
     friend class NcclCommunicator;
     friend class QueuedCommunicator;
     friend class Board;
     Team() = default;
-    void begin(int p);
+    void begin(const std::function<void()>& make_ranks);
+    Rank& add_rank(int number, int device);
+    // Of this process.
+    Rank& rank(int number) { return *ranks_[processes_ ? 0 : static_cast<std::size_t>(number)]; }
+    void run_rank(distributed::Communicator& meeting, const distributed::Program& program);
     void connect();
     void end() noexcept;
     void silence(Rank& rank) noexcept;  // what is on the way of the rank has ended
@@ -78,14 +89,16 @@ private:
         while (met_ < all) look();
     }
 
-    std::vector<std::unique_ptr<Rank>> ranks_;
-    std::atomic<bool> ended_{true};           // a rank has failed, or not all are connected yet
-    std::atomic<bool> talked_{false};         // messages were started in this run
-    std::atomic<int> begun_{0}, silent_{0};   // ranks that have begun this run, and those of them that are silent
-    std::atomic<int> met_{0};                 // ranks that have come to meet() in this run, one meeting after another
-    std::vector<std::vector<char>> board_;    // of every rank, what it shows the others between two meetings
-    std::mutex mutex_;                        // of what follows
-    std::vector<std::vector<Index>> rounds_;  // of the messages from rank a to b, in order, at a·p + b
+    int size_ = 0;
+    bool processes_ = false;
+    std::vector<std::unique_ptr<Rank>> ranks_;  // of this process
+    std::atomic<bool> ended_{true};             // a rank has failed, or not all are connected yet
+    std::atomic<bool> talked_{false};           // messages were started in this run
+    std::atomic<int> begun_{0}, silent_{0};     // ranks that have begun this run, and those of them that are silent
+    std::atomic<int> met_{0};                   // ranks that have come to meet() in this run, one meeting after another
+    std::vector<std::vector<char>> board_;      // of every rank, what it shows the others between two meetings
+    std::mutex mutex_;                          // of what follows
+    std::vector<std::vector<Index>> rounds_;    // of the messages from rank a to b, in order, at a·p + b
 };
 
 // Messages go by ncclSend and ncclRecv: those posted and not started yet together in one group, so that no order of
@@ -125,6 +138,11 @@ protected:
         Index group;   // in which it is started, from 1; 0: free
         Index number;  // among the messages from this peer
     };
+    // The round of a message, from the memory of one process to that of another.
+    struct SaidRound {
+        Index round = 0;
+        distributed::Transfer transfer;
+    };
     int remember(const Message&);
     // Ends what the rank has on its way, for good, and waits until all others have ended theirs: what is on its way on
     // one GPU reads and writes the memory of another, which may go to others only afterwards.
@@ -138,8 +156,12 @@ protected:
     Rank& mine_;
     std::multimap<std::size_t, Buffer> blocks_;  // of the device, not in use, by size
     std::vector<Message> posted_;
-    std::vector<int> waiting_;      // of them, those of the group that is not started yet, in order
-    std::vector<Index> received_;   // messages asked for, by peer
+    std::vector<int> waiting_;     // of them, those of the group that is not started yet, in order
+    std::vector<Index> received_;  // messages asked for, by peer
+    // Of processes: who says the rounds, those of the messages sent, and of those asked for, by peer and number.
+    std::unique_ptr<distributed::Communicator> teller_;
+    std::deque<SaidRound> rounds_sent_;
+    std::vector<std::deque<SaidRound>> rounds_received_;
     Index started_ = 0, done_ = 0;  // groups
     const int exceptions_;          // that were on their way when this was made
 };

@@ -4,6 +4,8 @@
 #include "gpu/base/error.hpp"
 
 #ifdef CAUSEWAY_NCCL
+#include "core/distributed/collectives.hpp"
+#include "core/distributed/mpi.hpp"
 #include "gpu/base/device.hpp"
 #include "gpu/distributed/team.hpp"
 #include "gpu/engine/worker.hpp"
@@ -23,7 +25,7 @@ using distributed::Share;
 class NcclEngine final : public distributed::DeviceEngine {
 public:
     // When the process ends NCCL and CUDA may be gone already, and the system takes back what the team has.
-    ~NcclEngine() override { static_cast<void>(team_.release()); }
+    ~NcclEngine() override { static_cast<void>(team_.release()), static_cast<void>(processes_.release()); }
 
     int devices() override {
         std::string why;
@@ -48,6 +50,20 @@ public:
         }
     }
 
+    void run_processes(const Program& program) override {
+        devices();
+        distributed::run_mpi([&](Communicator& comm) {
+            refuse_after_failure(comm);
+            if (!processes_) processes_ = std::make_unique<Team>(comm);
+        });
+        try {
+            processes_->run(program);
+        } catch (...) {
+            failed_ = !processes_->usable();
+            throw;
+        }
+    }
+
     std::unique_ptr<OnDevice<float>> worker(Communicator& comm, const Share<float>& share) override {
         return worker_of(comm, share);
     }
@@ -61,7 +77,20 @@ private:
         return flash_worker(dynamic_cast<NcclCommunicator&>(comm).mine(), type_of(share.type), share);
     }
 
-    std::unique_ptr<Team> team_;
+    // What ranks have on their way when one fails cannot be told from what comes later.
+    void refuse_after_failure(Communicator& comm) const {
+        const char mine = failed_ ? 1 : 0;
+        std::vector<char> all(static_cast<std::size_t>(comm.size()));
+        distributed::all_gather(comm, distributed::all_ranks(comm), &mine, 1, all.data());
+        for (std::size_t r = 0; r < all.size(); ++r)
+            if (all[r] != 0)
+                fail("engine: \"nccl\", rank ", r,
+                     " has failed in the middle of an earlier call on GPUs, expected none that did: no such call can "
+                     "follow in this job");
+    }
+
+    std::unique_ptr<Team> team_, processes_;
+    bool failed_ = false;
 };
 
 #else
@@ -75,6 +104,7 @@ public:
     }
     void check_sizes(const distributed::Sizes&) override { devices(); }
     void run(int, const Program&) override { devices(); }
+    void run_processes(const Program&) override { devices(); }
     std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) override { fail("engine: no worker"); }
     std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) override {
         fail("engine: no worker");

@@ -47,6 +47,7 @@ Tensor constant_gates(const std::vector<double>& decay, Index batch, Index heads
 }
 
 Tensor gradient_of_decays(const Tensor& dg, const Tensor& gates, std::size_t decays, cudaStream_t stream) {
+    if (gates.size() == 0) return Tensor::zeros(DType::f32, {static_cast<Index>(decays)}, stream);
     const Tensor out(DType::f32, {static_cast<Index>(decays)}, stream);
     const Shape& s = gates.shape();
     sum_gates(dg.as<float>(), gates.as<float>(), out.as<float>(), s[0], s[1], s[2], decays == 1, stream);

@@ -4,12 +4,15 @@
 #include "core/sharded/route.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/sharded/forward.hpp"
+#include "gpu/sharded/given.hpp"
+#include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/parts.hpp"
 #include "gpu/tensor/elementwise.hpp"
 
 namespace causeway::gpu {
 namespace {
 
+using causeway::sharded::shares_of;
 using distributed::Held;
 using sharded::Gates;
 using sharded::head_strides;
@@ -18,6 +21,7 @@ using sharded::Starts;
 using sharded::unit;
 using sharded::whole;
 using sharded::Whole;
+using sharded::Workers;
 
 std::string exchange_of(const Sharding& o) {
     if (o.exchange == "heads")
@@ -64,15 +68,39 @@ private:
     bool ends_;
 };
 
+// The states after the last token to all processes.
+void share_states(QueuedCommunicator& comm, const States& of, const Starts& starts) {
+    const int owner = causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, true)[0];
+    sharded::give_to_all(comm, owner, of.after.data(), of.after.bytes());
+}
+
 constexpr const char* several = "a call on several GPUs";
 
 // Heads whose decay is not forgotten within the parts.
-Index kept_heads(const causeway::exact::Dimensions& n, const std::vector<double>& gamma, Type type, int p) {
+Index kept_heads(Index heads, const std::vector<double>& gamma, Type type, Index tokens_each) {
     Index kept = 0;
-    for (Index h = 0; h < n.heads; ++h)
+    for (Index h = 0; h < heads; ++h)
         kept += sharded::CausalTokens::reach_of(gamma.empty() ? 1 : gamma[static_cast<std::size_t>(h)], type,
-                                                n.N / p / 4) < 0;
+                                                tokens_each / 4) < 0;
     return kept;
+}
+
+std::vector<distributed::Given> given_of(const causeway::exact::Dimensions& n, const std::vector<double>& gamma,
+                                         const CausalOptions& o, const Sharding& sharding, const Workers& workers) {
+    std::vector<distributed::Given> out{
+        sharded::given_type("B:", n.dtype),
+        {"V: batch", n.batch},
+        {"V: heads", n.heads},
+        {"B: width", n.r},
+        {"V: width", n.d},
+        sharded::given_number("scale:", o.scale),
+        {"normalize:", o.normalize, distributed::truth},
+        {"state: given", o.state.has_value(), distributed::truth},
+        {"block:", o.block.value_or(0)},
+        {"decay: values with the checksum", distributed::checksum(gamma.data(), static_cast<Index>(gamma.size()))},
+        sharded::given_text("method: with the checksum", o.method)};
+    sharded::add_sharding(out, sharding, workers, n.N);
+    return out;
 }
 
 // Parts of equal lengths, or such that ranks finish together that wait for the states of others.
@@ -112,22 +140,27 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         out.O = result.O, out.state = result.state, out.report = std::move(result.report);
         return out;
     }
-    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    const Starts starts = causeway::sharded::starts_of(sharding, n.N, p, unit);
+    const Workers workers = sharded::workers_of(sharding);
+    const int home = sharded::current_device();
     const std::string exchange = exchange_of(sharding);
+    sharded::agree(workers, distributed::Call::gpu_linear, sharded::given_of(n, o, sharding, workers),
+                   {{"q: values with the checksum", &q},
+                    {"k: values with the checksum", &k},
+                    {"v: values with the checksum", &v}});
+    const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);
     const Tensor O(q.dtype(), n.output, o.stream);
     const States states(o.state, n.state_shape, o.stream);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
     const auto program = [&](QueuedCommunicator& comm) {
-        const auto r = static_cast<std::size_t>(comm.rank());
-        const Index first = starts[r], tokens = starts[r + 1] - first;
+        const auto [first, tokens] = workers.tokens(starts, comm.rank());
         const Local mine_q(comm, Held::query, whole(q, queries, n.N, home), first, tokens, true),
             mine_k(comm, Held::shard, whole(k, rows, n.N, home), first, tokens, true),
             mine_v(comm, Held::shard, whole(v, rows, n.N, home), first, tokens, true),
             mine_o(comm, Held::partial, whole(O, queries, n.N, home), first, tokens, false);
         std::optional<Gates> g, beta;
-        if (call.args.g) g.emplace(comm, whole(call.log_decay, rows, n.N, home), first, tokens);
-        if (call.args.beta) beta.emplace(comm, whole(call.beta, rows, n.N, home), first, tokens);
+        // Where there are no tokens there are gates all the same: without them it would be another rule.
+        if (n.gates > 0) g.emplace(comm, whole(call.log_decay, rows, n.N, home), first, tokens);
+        if (causeway::gated::has_delta(n.update)) beta.emplace(comm, whole(call.beta, rows, n.N, home), first, tokens);
         GatedArgs a = call.args;
         a.q = mine_q.data(), a.k = mine_k.data(), a.v = mine_v.data(), a.o = mine_o.data();
         a.N = tokens;
@@ -144,10 +177,14 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
+    const auto share = [&](QueuedCommunicator& comm) {
+        share_states(comm, states, starts);
+        if (workers.share()) sharded::gather_tokens(comm, shares_of(starts), whole(O, queries, n.N, home));
+    };
     // Not in nested braces: g++ 12 destroys what stands in the first of them twice where what comes after it throws.
     ShardedLinearResult out;
-    out.report =
-        sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
+    out.report = sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), workers, o.stream,
+                              program, share);
     out.O = O, out.state = states.after;
     return out;
 }
@@ -177,7 +214,8 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         forms.state = o.state->form(), forms.normalize = o.normalize;
         causeway::exact::check_states(n, forms);
     }
-    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
+    const Workers workers = sharded::workers_of(sharding);
+    const int p = workers.p, home = sharded::current_device();
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
     std::optional<NormalStates> normal;
@@ -189,15 +227,19 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     all.block = o.block.value_or(0);
     // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
     // forget.
-    const bool in_steps = method.steps && method.steps->possible(all);
-    const Index kept = kept_heads(n, gamma, B.type(), p);
+    sharded::agree(workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
+                   {{"B: values with the checksum", &B},
+                    {"C: values with the checksum", &C},
+                    {"V: values with the checksum", &V}});
+    const bool in_steps = sharded::on_all(workers, method.steps && (n.N == 0 || method.steps->possible(all)));
+    const Starts parts = workers.parts ? sharded::starts_of(workers, sharding, n.N, unit) : Starts{0, n.N};
+    const Index kept = kept_heads(n.heads, gamma, B.type(), parts.back() / p);
     const std::string exchange =
         sharding.exchange == "auto" && in_steps && kept > 0 ? "all-scan" : exchange_of(sharding);
-    const Starts starts = causal_starts(n, p, kept, exchange, in_steps, sharding);
+    const Starts starts = workers.parts ? parts : causal_starts(n, p, kept, exchange, in_steps, sharding);
     const Index rows = n.batch * n.heads;
     const auto program = [&](QueuedCommunicator& comm) {
-        const auto r = static_cast<std::size_t>(comm.rank());
-        const Index first = starts[r], tokens = starts[r + 1] - first;
+        const auto [first, tokens] = workers.tokens(starts, comm.rank());
         const Local q(comm, Held::query, whole(B, rows, n.N, home), first, tokens, true),
             k(comm, Held::shard, whole(C, rows, n.N, home), first, tokens, true),
             v(comm, Held::shard, whole(V, rows, n.N, home), first, tokens, true),
@@ -223,8 +265,13 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
-    out.report =
-        sharded::run("causal_linear_attention", exchange, static_cast<Index>(size_of(B.dtype())), p, o.stream, program);
+    const auto share = [&](QueuedCommunicator& comm) {
+        share_states(comm, states, starts);
+        if (o.normalize) share_states(comm, keys, starts);
+        if (workers.share()) sharded::gather_tokens(comm, shares_of(starts), whole(out.O, rows, n.N, home));
+    };
+    out.report = sharded::run("causal_linear_attention", exchange, static_cast<Index>(size_of(B.dtype())), workers,
+                              o.stream, program, share);
     if (o.scale != 1 && !o.normalize)
         scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
     if (o.return_state) out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;

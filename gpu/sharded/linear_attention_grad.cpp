@@ -1,11 +1,14 @@
 #include "gpu/sharded/linear_attention_grad.hpp"
 
+#include "core/distributed/collectives.hpp"
 #include "core/sharded/route.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gradient/quotient.hpp"
+#include "gpu/sharded/given.hpp"
 #include "gpu/sharded/gradient.hpp"
+#include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/parts.hpp"
 
 namespace causeway::gpu {
@@ -17,6 +20,22 @@ using sharded::head_strides;
 using sharded::Local;
 using sharded::Starts;
 using sharded::whole;
+using sharded::Workers;
+
+// Where every process has added up its own tokens.
+Tensor sum_of_parts(const Sharding& sharding, const Tensor& x, cudaStream_t stream) {
+    const Workers workers = sharded::workers_of(sharding);
+    if (!workers.processes || !workers.parts) return x;
+    causeway::Tensor sum = x.cpu(stream);
+    distributed::run_mpi([&](distributed::Communicator& comm) {
+        const Index n = sum.size();
+        std::vector<float> all(static_cast<std::size_t>(n * comm.size()));
+        distributed::all_gather(comm, distributed::all_ranks(comm), sum.data<float>(), n, all.data());
+        std::fill_n(sum.data<float>(), n, 0.0f);
+        for (std::size_t i = 0; i < all.size(); ++i) sum.data<float>()[i % static_cast<std::size_t>(n)] += all[i];
+    });
+    return Tensor(sum, stream);
+}
 
 }  // namespace
 
@@ -40,8 +59,16 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     gated::check_gradients(n, v, dO, dstate);
     if (sharding.exchange != "auto" && sharding.exchange != "ring")
         fail("exchange: \"", sharding.exchange, "\", expected \"ring\" in gradients on GPUs");
-    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    const Starts starts = causeway::sharded::starts_of(sharding, n.N, p, sharded::unit);
+    const Workers workers = sharded::workers_of(sharding);
+    const int home = sharded::current_device();
+    std::vector<distributed::Given> given = sharded::given_of(n, o, sharding, workers);
+    given.push_back({"dstate: given", dstate.has_value(), distributed::truth});
+    sharded::agree(workers, distributed::Call::gpu_linear_grad, given,
+                   {{"q: values with the checksum", &q},
+                    {"k: values with the checksum", &k},
+                    {"v: values with the checksum", &v},
+                    {"dO: values with the checksum", &dO}});
+    const Starts starts = sharded::starts_of(workers, sharding, n.N, sharded::unit);
     const auto like = [&](const Tensor& x) { return Tensor(x.dtype(), x.shape(), o.stream); };
     ShardedLinearGradient out;
     out.dq = like(q), out.dk = like(k), out.dv = like(v);
@@ -49,11 +76,13 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     const Tensor state = o.state ? o.state->to(DType::f32, o.stream) : Tensor(),
                  last = dstate ? dstate->to(DType::f32, o.stream).reshape(n.state_shape) : Tensor();
     const auto gates_like = [&](Index width) { return Tensor(DType::f32, {n.batch, n.heads, n.N, width}, o.stream); };
-    const Tensor dg = call.args.g ? gates_like(n.gates) : Tensor(), dbeta = call.args.beta ? gates_like(1) : Tensor();
+    const bool gates = n.gates > 0, steps = causeway::gated::has_delta(n.update);
+    const Tensor dg = gates ? gates_like(n.gates) : Tensor(), dbeta = steps ? gates_like(1) : Tensor();
     const Index rows = n.batch * n.heads, queries = rows * n.group;
+    const int begins = causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, false)[0];
     const auto program = [&](QueuedCommunicator& comm) {
-        const auto r = static_cast<std::size_t>(comm.rank());
-        const Index first = starts[r], tokens = starts[r + 1] - first;
+        const kit::Span here = workers.tokens(starts, comm.rank());
+        const Index first = here.first, tokens = here.n;
         const auto part = [&](Held held, const Tensor& x, Index all, bool in) {
             return Local(comm, held, whole(x, all, n.N, home), first, tokens, in);
         };
@@ -70,8 +99,8 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
         GatedGradArgs a;
         a.in = call.args;
         a.in.N = tokens;
-        if (a.in.g) g.emplace(comm, whole(call.log_decay, rows, n.N, home), first, tokens), mine_dg = room(n.gates);
-        if (a.in.beta) beta.emplace(comm, whole(call.beta, rows, n.N, home), first, tokens), mine_dbeta = room(1);
+        if (gates) g.emplace(comm, whole(call.log_decay, rows, n.N, home), first, tokens), mine_dg = room(n.gates);
+        if (steps) beta.emplace(comm, whole(call.beta, rows, n.N, home), first, tokens), mine_dbeta = room(1);
         a.in.g = g ? g->data() : nullptr, a.in.beta = beta ? beta->data() : nullptr;
         a.in.q = mine_q.data(), a.in.k = mine_k.data(), a.in.v = mine_v.data();
         a.in.q_stride = head_strides(n.heads * n.group, mine_q.row(), n.dk);
@@ -90,16 +119,26 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
                           dstate ? static_cast<const float*>(after.data()) : nullptr,
                           static_cast<float*>(mine_dstate.data()));
         const double seconds = comm.settle();
-        if (comm.rank() == causeway::sharded::owners_of({{0, 0, n.N}}, 1, starts, false)[0]) mine_dstate.give_back();
+        if (comm.rank() == begins) mine_dstate.give_back();
         for (const Local* x : {&mine_dq, &mine_dk, &mine_dv}) x->give_back();
         if (a.dg) sharded::give_rows(comm, a.dg, whole(dg, rows, n.N, home), first, tokens);
         if (a.dbeta) sharded::give_rows(comm, a.dbeta, whole(dbeta, rows, n.N, home), first, tokens);
         return seconds;
     };
-    out.report =
-        sharded::run("linear_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
-    if (call.args.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
-    if (call.args.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
+    const auto share = [&](QueuedCommunicator& comm) {
+        sharded::give_to_all(comm, begins, out.dstate.data(), out.dstate.bytes());
+        if (!workers.share()) return;
+        const auto gather = [&](const Tensor& x, Index all) {
+            sharded::gather_tokens(comm, causeway::sharded::shares_of(starts), whole(x, all, n.N, home));
+        };
+        gather(out.dq, queries), gather(out.dk, rows), gather(out.dv, rows);
+        if (gates) gather(dg, rows);
+        if (steps) gather(dbeta, rows);
+    };
+    out.report = sharded::run("linear_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), workers,
+                              o.stream, program, share);
+    if (gates) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
+    if (steps) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
     return out;
 }
 
@@ -121,7 +160,8 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     ShardedCausalGradient out;
     out.dB = g.dq, out.dC = g.dk, out.dV = g.dv;
     if (gates && decay_too)
-        out.ddecay = gradient_of_decays(*g.dlog_decay, *as_gated.log_decay, o.decay.size(), o.stream);
+        out.ddecay = sum_of_parts(
+            sharding, gradient_of_decays(*g.dlog_decay, *as_gated.log_decay, o.decay.size(), o.stream), o.stream);
     if (o.state) out.dstate = g.dstate;
     out.report = std::move(g.report);
     out.report.method = "causal_linear_attention_grad";

@@ -2,9 +2,12 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "core/base/text.hpp"
+#include "core/distributed/collectives.hpp"
 #include "core/distributed/devices.hpp"
-#include "core/distributed/mpi.hpp"
+#include "core/sharded/run.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
 
@@ -16,22 +19,80 @@ int current_device() {
     return device;
 }
 
-int ranks_of(const Sharding& o) {
+Workers workers_of(const Sharding& o) {
     if (!o.engine.empty() && o.engine != "nccl")
         fail("engine: ", in_quotes(o.engine), ", expected \"nccl\" for tensors on the GPU");
-    if (o.sharded) fail("sharded: true, expected false: one process has all GPUs and the whole tensors");
-    if (o.timeout != 0)
-        fail("timeout: ", o.timeout, ", expected none: one process has all GPUs and waits for no other");
-    if (distributed::mpi_size() > 1)
-        fail(
-            "engine: \"nccl\" under mpirun, expected one process that has all GPUs, or tensors on the CPU: processes "
-            "do "
-            "not share a sequence on GPUs");
-    const int devices = distributed::nccl().devices();
-    const int p = o.shards > 0 ? o.shards : o.sizes.empty() ? devices : static_cast<int>(o.sizes.size());
     if (o.shards < 0) fail("shards: ", o.shards, ", expected 1 or more");
-    if (p > devices) fail("shards: ", p, ", expected at most ", devices, ", the number of GPUs");
-    return p;
+    Workers out;
+    out.parts = o.sharded;
+    if (o.sharded && !o.sizes.empty())
+        fail("sizes: given with sharded = true, expected none: every rank's part is as long as its tensors");
+    if (distributed::mpi_size() > 1) {
+        out.processes = true, out.p = distributed::mpi_size();
+        out.timeout = std::make_shared<const distributed::MpiTimeout>(o.timeout);
+        if (o.shards != 0 && o.shards != out.p)
+            fail("shards: ", o.shards, ", expected ", out.p, ", the number of MPI ranks, or none");
+        return out;
+    }
+    if (o.sharded && o.shards > 1)
+        fail("sharded: true with shards = ", o.shards,
+             ", expected false: one process has all GPUs and the whole tensors; under mpirun each has its part");
+    const int devices = distributed::nccl().devices();
+    out.p = o.sharded ? 1 : o.shards > 0 ? o.shards : o.sizes.empty() ? devices : static_cast<int>(o.sizes.size());
+    if (out.p > devices) fail("shards: ", out.p, ", expected at most ", devices, ", the number of GPUs");
+    return out;
+}
+
+namespace {
+
+// Of up to 256 elements, spread over all.
+std::int64_t sampled_checksum(const Tensor& x) {
+    const Index samples = std::min<Index>(x.size(), 256);
+    const std::size_t element = size_of(x.dtype());
+    std::vector<std::uint32_t> bits(static_cast<std::size_t>(samples), 0);
+    if (samples == 0) return 0;
+    const std::size_t step = static_cast<std::size_t>(x.size() / samples) * element;
+    copy_rows({bits.data(), sizeof bits[0], x.data(), step, element, bits.size()}, nullptr, "comparing tensors");
+    check(cudaStreamSynchronize(nullptr), "comparing tensors");
+    return distributed::checksum(bits.data(), samples);
+}
+
+}  // namespace
+
+void agree(const Workers& workers, distributed::Call call, std::vector<distributed::Given> given,
+           const std::vector<std::pair<const char*, const Tensor*>>& values) {
+    if (!workers.processes) return;
+    if (!workers.parts)
+        for (const auto& [name, x] : values) given.push_back({name, sampled_checksum(*x)});
+    distributed::run_mpi([&](distributed::Communicator& comm) {
+        distributed::agree_on_call(comm, call);
+        // First how many, since parts compare fewer.
+        distributed::agree(comm, {{"sharded:", workers.parts, distributed::truth}});
+        distributed::agree(comm, given);
+    });
+}
+
+Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk) {
+    if (!workers.parts) return causeway::sharded::starts_of(o, N, workers.p, chunk);
+    Starts starts{0, N};
+    if (workers.processes)
+        distributed::run_mpi([&](distributed::Communicator& comm) {
+            causeway::sharded::Team team;
+            team.parts = true;
+            starts = causeway::sharded::starts_of(comm, team, o, N, chunk);
+        });
+    return starts;
+}
+
+bool on_all(const Workers& workers, bool holds) {
+    if (!workers.processes) return holds;
+    distributed::run_mpi([&](distributed::Communicator& comm) {
+        const char mine = holds ? 1 : 0;
+        std::vector<char> all(static_cast<std::size_t>(comm.size()));
+        distributed::all_gather(comm, distributed::all_ranks(comm), &mine, 1, all.data());
+        holds = std::all_of(all.begin(), all.end(), [](char x) { return x != 0; });
+    });
+    return holds;
 }
 
 namespace {
@@ -48,16 +109,27 @@ constexpr const char* copying = "copying a part from one GPU to another";
 
 }  // namespace
 
-ShardReport idle_report(const std::string& method, const std::string& exchange, DType type, int p) {
-    return report_of(method, exchange, static_cast<Index>(size_of(type)), p);
+ShardReport idle_report(const std::string& method, const std::string& exchange, DType type, const Workers& workers) {
+    return report_of(method, exchange, static_cast<Index>(size_of(type)), workers.p);
 }
 
-ShardReport run(const std::string& method, const std::string& exchange, Index element_bytes, int p, cudaStream_t stream,
-                const Program& program) {
+ShardReport run(const std::string& method, const std::string& exchange, Index element_bytes, const Workers& workers,
+                cudaStream_t stream, const Program& program, const Share& share) {
     check(cudaStreamSynchronize(stream), "running what the call needs");
-    ShardReport report = report_of(method, exchange, element_bytes, p);
-    std::vector<double> seconds(static_cast<std::size_t>(p));
-    distributed::nccl().run(p, [&](distributed::Communicator& rank) {
+    ShardReport report = report_of(method, exchange, element_bytes, workers.p);
+    if (workers.processes) {
+        distributed::nccl().run_processes([&](distributed::Communicator& rank) {
+            QueuedCommunicator comm(dynamic_cast<NcclCommunicator&>(rank));
+            const double seconds = program(comm);
+            comm.settle();
+            distributed::gather_accounts(comm, comm.host(), seconds, report);
+            share(comm);
+            comm.settle();
+        });
+        return report;
+    }
+    std::vector<double> seconds(static_cast<std::size_t>(workers.p));
+    distributed::nccl().run(workers.p, [&](distributed::Communicator& rank) {
         QueuedCommunicator comm(dynamic_cast<NcclCommunicator&>(rank));
         seconds[static_cast<std::size_t>(comm.rank())] = program(comm);
         comm.settle();

@@ -1,4 +1,5 @@
-// One call on all GPUs of this process: the ranks, and how their parts of the caller's tensors get to them and back.
+// One call on several GPUs, those of this process or one of every process under mpirun: the ranks, and how their parts
+// of the caller's tensors get to them and back.
 #pragma once
 
 #include <functional>
@@ -6,6 +7,8 @@
 #include <vector>
 
 #include "core/calls/sharding.hpp"
+#include "core/distributed/agree.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/distributed/report.hpp"
 #include "core/sharded/split.hpp"
 #include "gpu/distributed/queue.hpp"
@@ -16,16 +19,44 @@ namespace causeway::gpu::sharded {
 using causeway::sharded::Starts;
 using distributed::Held;
 
-// How many GPUs share the call. Throws Error naming the option.
-int ranks_of(const Sharding& o);
+// The ranks of a call: threads that share the caller's tensors, or processes, each with the whole tensors or, as
+// `parts`, with its own tokens of them.
+struct Workers {
+    int p = 1;
+    bool processes = false, parts = false;
+    std::shared_ptr<const distributed::MpiTimeout> timeout{};  // of the call, while this lives
+
+    // The rank's tokens, as places of the tensors that it has.
+    kit::Span tokens(const Starts& starts, int rank) const {
+        const auto r = static_cast<std::size_t>(rank);
+        return {parts ? 0 : starts[r], starts[r + 1] - starts[r]};
+    }
+    // Whether what one rank makes of whole tensors is to get to the others.
+    bool share() const { return processes && !parts && p > 1; }
+};
+// Throws Error naming the option.
+Workers workers_of(const Sharding& o);
+
+// Processes compare that they make the same call, with the same options and tensors (`values`, unless they are parts).
+// Throws Error on all of them where they do not.
+void agree(const Workers& workers, distributed::Call call, std::vector<distributed::Given> given,
+           const std::vector<std::pair<const char*, const Tensor*>>& values);
+
+// Where the parts begin, in whole chunks where neither the options nor the parts say so.
+Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk);
+
+// Whether it holds on all ranks.
+bool on_all(const Workers& workers, bool holds);
 
 // What a rank does; returns the seconds that it took, its tensors being in place.
 using Program = std::function<double(QueuedCommunicator&)>;
+// What it gives others afterwards, which is not in the report.
+using Share = std::function<void(QueuedCommunicator&)>;
 
-// Runs `program` on rank r = 0 ... p - 1, on GPU r, and takes its account; what was queued on the caller's stream has
-// happened before, and everything that the ranks queue when this returns.
-ShardReport run(const std::string& method, const std::string& exchange, Index element_bytes, int p, cudaStream_t stream,
-                const Program& program);
+// Runs `program` on every rank of this process and takes the account of all; what was queued on the caller's stream has
+// happened before, and everything that the ranks queue when this returns. `share` is for processes alone.
+ShardReport run(const std::string& method, const std::string& exchange, Index element_bytes, const Workers& workers,
+                cudaStream_t stream, const Program& program, const Share& share);
 
 // Elements of so many bytes that a rank holds while this lives.
 class Holding {
@@ -80,7 +111,7 @@ void give_rows(QueuedCommunicator& comm, const void* from, const Whole& to, Inde
 void take_rows(QueuedCommunicator& comm, void* to, const Local& from, Index rows, Index n, std::size_t token);
 
 // Of a call that has nothing to compute.
-ShardReport idle_report(const std::string& method, const std::string& exchange, DType type, int p);
+ShardReport idle_report(const std::string& method, const std::string& exchange, DType type, const Workers& workers);
 
 // The GPU that is the thread's current one.
 int current_device();

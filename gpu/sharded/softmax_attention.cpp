@@ -5,6 +5,8 @@
 #include "core/distributed/plan.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/sharded/decode.hpp"
+#include "gpu/sharded/given.hpp"
+#include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/parts.hpp"
 #include "gpu/sharded/softmax_ring.hpp"
 
@@ -17,8 +19,18 @@ using distributed::Held;
 using sharded::head_strides;
 using sharded::Local;
 using sharded::whole;
+using sharded::Whole;
+using sharded::Workers;
 
-SoftmaxRing ring_of(const attention::Sizes& n, const Sharding& sharding, int p) {
+// Who has which queries and keys while they are computed with, and, where processes have parts of their own, who has
+// which in the callers' tensors.
+struct Cut {
+    SoftmaxRing ring;
+    Shares query_parts, key_parts;
+};
+
+// The same on all ranks before any work.
+Cut cut_of(const attention::Sizes& n, const Sharding& sharding, const Workers& workers) {
     if (sharding.exchange != "auto" && sharding.exchange != "ring")
         fail("exchange: \"", sharding.exchange, "\", expected \"ring\": on GPUs heads are not exchanged");
     if (n.causal && n.N != n.M)
@@ -26,17 +38,79 @@ SoftmaxRing ring_of(const attention::Sizes& n, const Sharding& sharding, int p) 
              " like k, with causal = true and shards; tree_decode and ring_decode spread a cache over workers");
     if (!n.causal && !sharding.sizes.empty() && n.N != n.M)
         fail("sizes: given for ", n.N, " queries and ", n.M, " keys, expected as many of both");
-    SoftmaxRing z;
+    Cut out;
+    SoftmaxRing& z = out.ring;
     z.batch = n.batch, z.heads = n.heads, z.group = n.group, z.d = n.d, z.dv = n.dv;
     z.causal = n.causal, z.scale = n.scale;
-    if (n.causal && sharding.sizes.empty()) {
-        z.queries = z.keys = causeway::sharded::zigzag(n.N, p);
-    } else {
-        z.queries = causeway::sharded::shares_of(causeway::sharded::starts_of(sharding, n.N, p, 1));
-        z.keys = causeway::sharded::shares_of(causeway::sharded::starts_of(sharding, n.M, p, 1));
-    }
-    return z;
+    const sharded::Starts queries = sharded::starts_of(workers, sharding, n.N, 1),
+                          keys = sharded::starts_of(workers, sharding, n.M, 1);
+    z.queries = causeway::sharded::shares_of(queries), z.keys = causeway::sharded::shares_of(keys);
+    if (workers.parts) out.query_parts = z.queries, out.key_parts = z.keys;
+    if (n.causal && sharding.sizes.empty()) z.queries = z.keys = causeway::sharded::zigzag(queries.back(), workers.p);
+    return out;
 }
+
+void agree(const Workers& workers, distributed::Call call, const attention::Sizes& n, const Sharding& sharding,
+           const std::vector<std::pair<const char*, const Tensor*>>& values) {
+    std::vector<distributed::Given> given{sharded::given_type("q:", n.dtype),
+                                          {"q: batch", n.batch},
+                                          {"k: heads", n.heads},
+                                          {"q: heads", n.heads * n.group},
+                                          {"q: width", n.d},
+                                          {"v: width", n.dv},
+                                          {"causal:", n.causal, distributed::truth},
+                                          sharded::given_number("scale:", n.scale)};
+    sharded::add_sharding(given, sharding, workers, n.N);
+    if (!workers.parts) given.push_back({"k: length", n.M});
+    sharded::agree(workers, call, given, values);
+}
+
+// Tokens of queries or keys as a rank computes with them: places of the caller's tensors, or of copies of the rank's
+// own, which other ranks bring and to which the results go back.
+class Tokens {
+public:
+    Tokens(QueuedCommunicator& comm, const Shares& used, const Shares& parts, Index rows, Index N, int home)
+        : comm_(comm), used_(used), parts_(parts), rows_(rows), N_(N), home_(home) {
+        Index place = 0;
+        for (const kit::Span& t : used[static_cast<std::size_t>(comm.rank())]) {
+            places_.push_back({own() ? place : t.first, t.n});
+            place += t.n;
+        }
+        length_ = place;
+    }
+
+    const std::vector<kit::Span>& places() const { return places_; }
+    Whole bring(const Tensor& x, Index width) { return own() ? brought(x, width) : given(x, width); }
+    // Room for a result, which give_back() puts in its place.
+    Whole make(const Tensor& x, Index width) { return own() ? room(x, width) : given(x, width); }
+    void give_back(const Whole& mine, const Tensor& to) const {
+        if (own()) sharded::redistribute(comm_, used_, mine, parts_, given(to, mine.width));
+    }
+
+private:
+    bool own() const { return !parts_.empty(); }
+    Whole given(const Tensor& x, Index width) const { return {x.data(), rows_, N_, width, size_of(x.dtype()), home_}; }
+    Whole room(const Tensor& x, Index width) {
+        Whole out = given(x, width);
+        const std::size_t token = static_cast<std::size_t>(width) * out.element;
+        out.N = length_;
+        out.data = copies_.emplace_back(static_cast<std::size_t>(rows_ * length_) * token, comm_.stream()).data();
+        return out;
+    }
+    Whole brought(const Tensor& x, Index width) {
+        const Whole out = room(x, width);
+        sharded::redistribute(comm_, parts_, given(x, width), used_, out);
+        return out;
+    }
+
+    QueuedCommunicator& comm_;
+    const Shares &used_, &parts_;
+    Index rows_, N_;
+    int home_;
+    Index length_ = 0;
+    std::vector<kit::Span> places_;
+    std::deque<Buffer> copies_;
+};
 
 }  // namespace
 
@@ -45,45 +119,63 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     refuse_packed(o.cu_seqlens, "a call on several GPUs");
     const softmax::CheckedCall call = softmax::check(q, k, v, o);
     const auto& n = call.sizes;
-    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    const SoftmaxRing z = ring_of(n, sharding, p);
-    if (n.d == 0 || n.M == 0 || call.args.empty() || n.dv == 0)
-        return {softmax_attention(q, k, v, o), sharded::idle_report("softmax_attention", "ring", q.dtype(), p)};
+    const Workers workers = sharded::workers_of(sharding);
+    const int home = sharded::current_device();
+    agree(workers, distributed::Call::gpu_softmax, n, sharding,
+          {{"q: values with the checksum", &q},
+           {"k: values with the checksum", &k},
+           {"v: values with the checksum", &v}});
+    const Cut cut = cut_of(n, sharding, workers);
+    const SoftmaxRing& z = cut.ring;
+    if (sharded::on_all(workers, n.d == 0 || n.M == 0 || call.args.empty() || n.dv == 0))
+        return {softmax_attention(q, k, v, o), sharded::idle_report("softmax_attention", "ring", q.dtype(), workers)};
     ShardedSoftmaxResult out;
     out.O = Tensor(q.dtype(), n.output, o.stream), out.lse = Tensor(DType::f32, n.rows, o.stream);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
     const auto program = [&](QueuedCommunicator& comm) {
         sharded::RingTensors x;
         x.type = q.type();
+        Tokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
+            of_keys(comm, z.keys, cut.key_parts, rows, n.M, home);
+        comm.begin();
+        const Whole all_q = of_queries.bring(q, n.d), all_k = of_keys.bring(k, n.d), all_v = of_keys.bring(v, n.dv),
+                    all_O = of_queries.make(out.O, n.dv), all_lse = of_queries.make(out.lse, 1);
         std::deque<Local> mine_q, mine_o, mine_k, mine_v;
         std::deque<Buffer> lse;
-        for (const kit::Span& t : z.queries_of(comm.rank())) {
-            mine_q.emplace_back(comm, Held::query, whole(q, queries, n.N, home), t.first, t.n, true);
-            mine_o.emplace_back(comm, Held::partial, whole(out.O, queries, n.N, home), t.first, t.n, false);
+        for (const kit::Span& t : of_queries.places()) {
+            mine_q.emplace_back(comm, Held::query, all_q, t.first, t.n, true);
+            mine_o.emplace_back(comm, Held::partial, all_O, t.first, t.n, false);
             lse.emplace_back(static_cast<std::size_t>(queries * t.n) * sizeof(float), comm.stream());
             x.queries.push_back({mine_q.back().data(), mine_o.back().data(),
                                  head_strides(n.heads * n.group, mine_q.back().row(), n.d),
                                  head_strides(n.heads * n.group, mine_o.back().row(), n.dv), lse.back().as<float>()});
         }
-        for (const kit::Span& t : z.keys_of(comm.rank())) {
-            mine_k.emplace_back(comm, Held::shard, whole(k, rows, n.M, home), t.first, t.n, true);
-            mine_v.emplace_back(comm, Held::shard, whole(v, rows, n.M, home), t.first, t.n, true);
+        for (const kit::Span& t : of_keys.places()) {
+            mine_k.emplace_back(comm, Held::shard, all_k, t.first, t.n, true);
+            mine_v.emplace_back(comm, Held::shard, all_v, t.first, t.n, true);
             x.keys.push_back({mine_k.back().data(), mine_v.back().data(),
                               head_strides(n.heads, mine_k.back().row(), n.d),
                               head_strides(n.heads, mine_v.back().row(), n.dv)});
         }
-        comm.begin();
+        if (!workers.processes) comm.begin();  // the copies of the other GPUs are there
         sharded::softmax_ring(comm, z, x, comm.stream());
-        const double seconds = comm.settle();
+        double seconds = workers.parts ? 0 : comm.settle();
         for (std::size_t i = 0; i < mine_o.size(); ++i) {
             mine_o[i].give_back();
-            const kit::Span t = z.queries_of(comm.rank())[i];
-            sharded::give_rows(comm, lse[i].data(), whole(out.lse, queries, n.N, home), t.first, t.n);
+            const kit::Span t = of_queries.places()[i];
+            sharded::give_rows(comm, lse[i].data(), all_lse, t.first, t.n);
         }
+        of_queries.give_back(all_O, out.O), of_queries.give_back(all_lse, out.lse);
+        if (workers.parts) seconds = comm.settle();
         return seconds;
     };
-    out.report =
-        sharded::run("softmax_attention", "ring", static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
+    const auto share = [&](QueuedCommunicator& comm) {
+        if (!workers.share()) return;
+        sharded::gather_tokens(comm, z.queries, whole(out.O, queries, n.N, home));
+        sharded::gather_tokens(comm, z.queries, whole(out.lse, queries, n.N, home));
+    };
+    out.report = sharded::run("softmax_attention", "ring", static_cast<Index>(size_of(q.dtype())), workers, o.stream,
+                              program, share);
     return out;
 }
 
@@ -95,32 +187,46 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const softmax::CheckedCall call = softmax::check(q, k, v, o);
     const auto& n = call.sizes;
     softmax::check_gradients(n, dO, forward);
-    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    const SoftmaxRing z = ring_of(n, sharding, p);
-    if (n.d == 0 || n.M == 0 || call.args.empty() || n.dv == 0)
+    const Workers workers = sharded::workers_of(sharding);
+    const int home = sharded::current_device();
+    agree(workers, distributed::Call::gpu_softmax_grad, n, sharding,
+          {{"q: values with the checksum", &q},
+           {"k: values with the checksum", &k},
+           {"v: values with the checksum", &v},
+           {"dO: values with the checksum", &dO}});
+    const Cut cut = cut_of(n, sharding, workers);
+    const SoftmaxRing& z = cut.ring;
+    if (sharded::on_all(workers, n.d == 0 || n.M == 0 || call.args.empty() || n.dv == 0))
         return {softmax_attention_grad(q, k, v, dO, o, forward),
-                sharded::idle_report("softmax_attention_grad", "ring", q.dtype(), p)};
-    const SoftmaxResult there = forward ? *forward : SoftmaxResult(softmax_attention_sharded(q, k, v, o, sharding));
+                sharded::idle_report("softmax_attention_grad", "ring", q.dtype(), workers)};
+    const SoftmaxResult there = sharded::on_all(workers, forward.has_value())
+                                    ? *forward
+                                    : SoftmaxResult(softmax_attention_sharded(q, k, v, o, sharding));
     const auto like = [&](const Tensor& x) { return Tensor::zeros(x.dtype(), x.shape(), o.stream); };
     ShardedSoftmaxGradient out;
     out.dq = like(q), out.dk = like(k), out.dv = like(v);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
     const auto program = [&](QueuedCommunicator& comm) {
         std::deque<Local> tensors;
-        const auto part = [&](Held held, const Tensor& x, Index all, Index length, const kit::Span& t,
-                              bool in) -> Local& {
-            return tensors.emplace_back(comm, held, whole(x, all, length, home), t.first, t.n, in);
+        const auto part = [&](Held held, const Whole& x, const kit::Span& t, bool in) -> Local& {
+            return tensors.emplace_back(comm, held, x, t.first, t.n, in);
         };
+        Tokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
+            of_keys(comm, z.keys, cut.key_parts, rows, n.M, home);
+        comm.begin();
+        const Whole all_q = of_queries.bring(q, n.d), all_O = of_queries.bring(there.O, n.dv),
+                    all_dO = of_queries.bring(dO, n.dv), all_lse = of_queries.bring(there.lse, 1),
+                    all_k = of_keys.bring(k, n.d), all_v = of_keys.bring(v, n.dv),
+                    all_dq = of_queries.make(out.dq, n.d), all_dk = of_keys.make(out.dk, n.d),
+                    all_dv = of_keys.make(out.dv, n.dv);
         sharded::RingGradTensors x;
         x.type = q.type();
         std::vector<const Local*> results;
         std::deque<Buffer> lse;
-        for (const kit::Span& t : z.queries_of(comm.rank())) {
-            const Local &mine_q = part(Held::query, q, queries, n.N, t, true),
-                        &mine_O = part(Held::query, there.O, queries, n.N, t, true),
-                        &mine_dO = part(Held::query, dO, queries, n.N, t, true),
-                        &mine_lse = part(Held::query, there.lse, queries, n.N, t, true),
-                        &mine_dq = part(Held::partial, out.dq, queries, n.N, t, false);
+        for (const kit::Span& t : of_queries.places()) {
+            const Local &mine_q = part(Held::query, all_q, t, true), &mine_O = part(Held::query, all_O, t, true),
+                        &mine_dO = part(Held::query, all_dO, t, true), &mine_lse = part(Held::query, all_lse, t, true),
+                        &mine_dq = part(Held::partial, all_dq, t, false);
             results.push_back(&mine_dq);
             // Contiguous, which those of the caller's GPU are not.
             const Buffer& own =
@@ -130,24 +236,31 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                                  head_strides(n.heads * n.group, mine_q.row(), n.d),
                                  head_strides(n.heads * n.group, mine_O.row(), n.dv), own.as<float>()});
         }
-        for (const kit::Span& t : z.keys_of(comm.rank())) {
-            const Local &mine_k = part(Held::shard, k, rows, n.M, t, true),
-                        &mine_v = part(Held::shard, v, rows, n.M, t, true),
-                        &mine_dk = part(Held::partial, out.dk, rows, n.M, t, false),
-                        &mine_dv = part(Held::partial, out.dv, rows, n.M, t, false);
+        for (const kit::Span& t : of_keys.places()) {
+            const Local &mine_k = part(Held::shard, all_k, t, true), &mine_v = part(Held::shard, all_v, t, true),
+                        &mine_dk = part(Held::partial, all_dk, t, false),
+                        &mine_dv = part(Held::partial, all_dv, t, false);
             results.push_back(&mine_dk), results.push_back(&mine_dv);
             x.keys.push_back({mine_k.data(), mine_v.data(), head_strides(n.heads, mine_k.row(), n.d),
                               head_strides(n.heads, mine_v.row(), n.dv)});
             x.dk.push_back(mine_dk.data()), x.dv.push_back(mine_dv.data());
         }
-        comm.begin();
+        if (!workers.processes) comm.begin();  // the copies of the other GPUs are there
         sharded::softmax_ring_back(comm, z, x, comm.stream());
-        const double seconds = comm.settle();
+        double seconds = workers.parts ? 0 : comm.settle();
         for (const Local* result : results) result->give_back();
+        of_queries.give_back(all_dq, out.dq), of_keys.give_back(all_dk, out.dk), of_keys.give_back(all_dv, out.dv);
+        if (workers.parts) seconds = comm.settle();
         return seconds;
     };
-    out.report =
-        sharded::run("softmax_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), p, o.stream, program);
+    const auto share = [&](QueuedCommunicator& comm) {
+        if (!workers.share()) return;
+        sharded::gather_tokens(comm, z.queries, whole(out.dq, queries, n.N, home));
+        sharded::gather_tokens(comm, z.keys, whole(out.dk, rows, n.M, home));
+        sharded::gather_tokens(comm, z.keys, whole(out.dv, rows, n.M, home));
+    };
+    out.report = sharded::run("softmax_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), workers,
+                              o.stream, program, share);
     return out;
 }
 
@@ -165,12 +278,17 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
     if (n.M < 1) fail("k: length 0, expected at least one key");
     Sharding sharding;
     sharding.shards = o.shards, sharding.sizes = o.sizes, sharding.timeout = o.timeout;
-    const int p = sharded::ranks_of(sharding), home = sharded::current_device();
-    const std::vector<Index> starts = distributed::starts_of(o, n.M, p);
+    const Workers workers = sharded::workers_of(sharding);
+    const int home = sharded::current_device();
+    agree(workers, distributed::Call::gpu_tree, n, sharding,
+          {{"q: values with the checksum", &q},
+           {"k: values with the checksum", &k},
+           {"v: values with the checksum", &v}});
+    const std::vector<Index> starts = distributed::starts_of(o, n.M, workers.p);
     ShardedSoftmaxResult out;
     out.O = Tensor(q.dtype(), n.output, nullptr), out.lse = Tensor(DType::f32, n.rows, nullptr);
     if (out.lse.size() == 0 || n.dv == 0) {
-        out.report = sharded::idle_report("tree", "packed", q.dtype(), p);
+        out.report = sharded::idle_report("tree", "packed", q.dtype(), workers);
         return out;
     }
     const Index rows = n.batch * n.heads, queries = rows * n.group;
@@ -191,7 +309,7 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
         comm.count_gather<char>(static_cast<Index>(decode.block_bytes()));
         decode.queue();
         const double seconds = comm.settle();
-        if (comm.rank() == 0) {
+        if (comm.rank() == 0 || workers.processes) {  // all have made it
             const auto copy = [&](const Tensor& to, const Buffer& from) {
                 check(cudaMemcpyAsync(to.data(), from.data(), to.bytes(), cudaMemcpyDefault, comm.stream()),
                       "copying the result");
@@ -201,7 +319,9 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
         comm.settle();
         return seconds;
     };
-    out.report = sharded::run("tree", "packed", static_cast<Index>(size_of(q.dtype())), p, nullptr, program);
+    const auto share = [](QueuedCommunicator&) {};
+    out.report =
+        sharded::run("tree", "packed", static_cast<Index>(size_of(q.dtype())), workers, nullptr, program, share);
     out.report.topology = "all-gather";
     return out;
 }

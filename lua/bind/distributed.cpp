@@ -12,11 +12,13 @@
 #include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
+#include "lua/bind/gpu.hpp"
 #include "lua/bind/report.hpp"
 #include "lua/bind/result.hpp"
 #ifdef CAUSEWAY_GPU
 #include "gpu/base/choose_device.hpp"
 #include "gpu/engine/engine.hpp"
+#include "gpu/sharded/shard.hpp"
 #endif
 
 namespace causeway::lua {
@@ -137,23 +139,36 @@ int link_speed_(lua_State* L) {
 
 // The dimension of the tokens: given, counted from 1, or the last but one, as in q, k and v. What is no number is a
 // further result of a call, as in unshard(linear_attention(...)).
-int token_dimension(lua_State* L, const Tensor& x) {
+int token_dimension(lua_State* L, int dimensions) {
     if (lua_type(L, 2) == LUA_TNUMBER) return static_cast<int>(check_integer(L, 2, "dim")) - 1;
-    if (x.ndim() < 2) return x.ndim() - 1;
-    return x.ndim() - 2;
+    return dimensions < 2 ? dimensions - 1 : dimensions - 2;
 }
 
 // shard(x, dim) -> this rank's part
 int shard_(lua_State* L) {
+#ifdef CAUSEWAY_GPU
+    if (is_gpu_tensor(L, 1)) {
+        const gpu::Tensor x = check_gpu_tensor(L, 1, "x");
+        push(L, gpu::shard(x, token_dimension(L, x.ndim())));
+        return 1;
+    }
+#endif
     const Tensor x = check_tensor(L, 1, "x");
-    push(L, shard(x, token_dimension(L, x)));
+    push(L, shard(x, token_dimension(L, x.ndim())));
     return 1;
 }
 
 // unshard(x, dim) -> the parts of all ranks as one tensor
 int unshard_(lua_State* L) {
+#ifdef CAUSEWAY_GPU
+    if (is_gpu_tensor(L, 1)) {
+        const gpu::Tensor x = check_gpu_tensor(L, 1, "x");
+        push(L, gpu::unshard(x, token_dimension(L, x.ndim())));
+        return 1;
+    }
+#endif
     const Tensor x = check_tensor(L, 1, "x");
-    push(L, unshard(x, token_dimension(L, x)));
+    push(L, unshard(x, token_dimension(L, x.ndim())));
     return 1;
 }
 

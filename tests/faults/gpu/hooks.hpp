@@ -31,6 +31,8 @@ std::string unpaired();
 
 // So many devices that do not exist take all calls from now on.
 void pretend(int devices);
+// Then another function stands in the place of this one.
+void stand_in(const char* name, void* function);
 bool pretending();
 
 }  // namespace causeway::faults

@@ -1,0 +1,56 @@
+// What processes compare that make one call on their GPUs.
+#pragma once
+
+#include <bit>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/base/text.hpp"
+#include "core/gated/linear_attention.hpp"
+#include "core/gated/registry.hpp"
+#include "gpu/sharded/run.hpp"
+
+namespace causeway::gpu::sharded {
+
+using distributed::Given;
+
+inline Given given_type(const char* name, DType type) {
+    return {name, static_cast<std::int64_t>(type),
+            [](std::int64_t x) -> std::string { return causeway::name(static_cast<DType>(x)); }};
+}
+inline Given given_number(const char* name, double x) {
+    return {name, std::bit_cast<std::int64_t>(x),
+            [](std::int64_t bits) { return number_text(std::bit_cast<double>(bits)); }};
+}
+inline Given given_text(const char* name, std::string_view text) {
+    std::vector<float> letters(text.begin(), text.end());
+    return {name, distributed::checksum(letters.data(), static_cast<Index>(letters.size()))};
+}
+
+// N: of whole tensors.
+inline void add_sharding(std::vector<Given>& out, const Sharding& sharding, const Workers& workers, Index N) {
+    out.push_back(given_text("exchange: with the checksum", sharding.exchange));
+    out.push_back({"sizes: number of lengths", static_cast<std::int64_t>(sharding.sizes.size())});
+    if (!workers.parts) out.push_back({"q: length", N});
+}
+
+template <class Options>
+std::vector<Given> given_of(const causeway::gated::Sizes& n, const Options& o, const Sharding& sharding,
+                            const Workers& workers) {
+    std::vector<Given> out{given_type("q:", n.dtype),
+                           {"v: batch", n.batch},
+                           {"v: heads", n.heads},
+                           {"q: heads", n.heads * n.group},
+                           {"q: width", n.dk},
+                           {"v: width", n.dv},
+                           {"log_decay: columns", n.gates},
+                           given_text("update: with the checksum", o.update),
+                           given_text("mode: with the checksum", o.mode),
+                           given_number("scale:", o.scale),
+                           {"state: given", o.state.has_value(), distributed::truth}};
+    add_sharding(out, sharding, workers, n.N);
+    return out;
+}
+
+}  // namespace causeway::gpu::sharded

@@ -1,0 +1,112 @@
+#include "gpu/sharded/moves.hpp"
+
+#include <algorithm>
+
+#include "gpu/base/copy.hpp"
+
+namespace causeway::gpu::sharded {
+namespace {
+
+using distributed::Transfer;
+
+// Tokens of a tensor that lie one after the other, in places of the tensor.
+using Places = std::vector<kit::Span>;
+
+Index tokens_of(const Places& places) {
+    Index n = 0;
+    for (const kit::Span& t : places) n += t.n;
+    return n;
+}
+
+std::size_t bytes_of(const Whole& x, Index tokens) { return static_cast<std::size_t>(tokens * x.width) * x.element; }
+
+// Between the places of x and a block that has them one after the other, each with all its rows.
+void copy_places(const Whole& x, const Places& places, char* block, bool to_block, cudaStream_t stream) {
+    for (const kit::Span& t : places) {
+        if (t.n == 0 || x.rows == 0) continue;
+        char* const at = static_cast<char*>(x.data) + bytes_of(x, t.first);
+        const std::size_t row = bytes_of(x, x.N), n = bytes_of(x, t.n);
+        const auto rows = static_cast<std::size_t>(x.rows);
+        copy_rows(to_block ? RowCopy{block, n, at, row, n, rows} : RowCopy{at, row, block, n, n, rows}, stream,
+                  "moving tokens between GPUs");
+        block += n * rows;
+    }
+}
+
+// A block of tokens to or from another rank.
+struct Block {
+    int peer;
+    Places places;
+    Buffer data;
+    Transfer transfer{};
+};
+
+// Sends what lies in `out` of x and receives what belongs in `in` of y.
+void exchange(QueuedCommunicator& comm, const Whole& x, std::vector<Block> out, const Whole& y, std::vector<Block> in) {
+    const auto room = [&](const Whole& of, Block& b) {
+        b.data = Buffer(static_cast<std::size_t>(of.rows) * bytes_of(of, tokens_of(b.places)), comm.stream());
+    };
+    for (Block& b : out) room(x, b), copy_places(x, b.places, b.data.as<char>(), true, comm.stream());
+    for (Block& b : in) room(y, b);
+    for (Block& b : out) b.transfer = comm.send(b.data.as<char>(), static_cast<Index>(b.data.bytes()), b.peer);
+    for (Block& b : in) b.transfer = comm.receive(b.data.as<char>(), static_cast<Index>(b.data.bytes()), b.peer);
+    comm.start();
+    for (Block& b : in) b.transfer.wait();
+    for (Block& b : out) b.transfer.wait();
+    for (Block& b : in) copy_places(y, b.places, b.data.as<char>(), false, comm.stream());
+}
+
+// Of the pieces that lie one after the other in `mine`, the places of the tokens that are in `others` too.
+Places common(const std::vector<kit::Span>& mine, const std::vector<kit::Span>& others) {
+    Places out;
+    Index place = 0;
+    for (const kit::Span& a : mine) {
+        for (const kit::Span& b : others) {
+            const Index first = std::max(a.first, b.first), last = std::min(a.first + a.n, b.first + b.n);
+            if (first < last) out.push_back({place + first - a.first, last - first});
+        }
+        place += a.n;
+    }
+    return out;
+}
+
+const std::vector<kit::Span>& of(const Shares& shares, int rank) { return shares[static_cast<std::size_t>(rank)]; }
+
+}  // namespace
+
+void gather_tokens(QueuedCommunicator& comm, const Shares& shares, const Whole& x) {
+    std::vector<Block> out, in;
+    for (int r = 0; r < comm.size(); ++r) {
+        if (r == comm.rank()) continue;
+        out.push_back({r, of(shares, comm.rank()), {}}), in.push_back({r, of(shares, r), {}});
+    }
+    exchange(comm, x, std::move(out), x, std::move(in));
+}
+
+void redistribute(QueuedCommunicator& comm, const Shares& from, const Whole& x, const Shares& to, const Whole& y) {
+    const int me = comm.rank();
+    std::vector<Block> out, in;
+    for (int r = 0; r < comm.size(); ++r) {
+        if (r == me) continue;
+        out.push_back({r, common(of(from, me), of(to, r)), {}}), in.push_back({r, common(of(to, me), of(from, r)), {}});
+    }
+    exchange(comm, x, std::move(out), y, std::move(in));
+    // Its own tokens, in the same order on both sides: of a token of either side the other has one.
+    const Places here = common(of(from, me), of(to, me)), there = common(of(to, me), of(from, me));
+    const Buffer own(static_cast<std::size_t>(x.rows) * bytes_of(x, tokens_of(here)), comm.stream());
+    copy_places(x, here, own.as<char>(), true, comm.stream());
+    copy_places(y, there, own.as<char>(), false, comm.stream());
+}
+
+void give_to_all(QueuedCommunicator& comm, int owner, void* data, std::size_t bytes) {
+    std::vector<Transfer> transfers;
+    const auto n = static_cast<Index>(bytes);
+    char* const x = static_cast<char*>(data);
+    if (comm.rank() != owner) transfers.push_back(comm.receive(x, n, owner));
+    for (int r = 0; r < comm.size() && comm.rank() == owner; ++r)
+        if (r != owner) transfers.push_back(comm.send(x, n, r));
+    comm.start();
+    for (Transfer& t : transfers) t.wait();
+}
+
+}  // namespace causeway::gpu::sharded

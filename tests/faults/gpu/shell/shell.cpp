@@ -1,0 +1,116 @@
+// The shell of processes under mpirun with a GPU each that does not exist (pretended.hpp): memory is the CPU's, kernels
+// compute nothing, but NCCL's messages between the processes go, by MPI: what is only moved gets there.
+#include <mpi.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "tests/faults/gpu/c_headers.hpp"
+#include "tests/faults/gpu/hooks.hpp"
+
+namespace {
+
+struct Message {
+    bool sent;
+    const void* from;
+    void* to;
+    std::size_t bytes;
+    int peer;
+};
+
+struct Processes {
+    MPI_Comm ranks;
+};
+
+thread_local std::vector<Message> group;
+thread_local MPI_Comm of_group = MPI_COMM_NULL;
+
+MPI_Comm ranks_of(ncclComm_t comm) { return reinterpret_cast<const Processes*>(comm)->ranks; }
+
+ncclResult_t unique_id(ncclUniqueId* id) {
+    std::memset(id, 1, sizeof *id);
+    return ncclSuccess;
+}
+
+ncclResult_t init_rank(ncclComm_t* comm, int, ncclUniqueId, int) {
+    auto made = std::make_unique<Processes>();
+    if (MPI_Comm_dup(MPI_COMM_WORLD, &made->ranks) != MPI_SUCCESS) return ncclSystemError;
+    *comm = reinterpret_cast<ncclComm_t>(made.release());
+    return ncclSuccess;
+}
+
+ncclResult_t end_communicator(ncclComm_t comm) {
+    delete reinterpret_cast<const Processes*>(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t) {
+    if (!comm) return ncclInvalidArgument;
+    group.push_back({true, data, nullptr, bytes, peer}), of_group = ranks_of(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t receive(void* data, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t) {
+    if (!comm) return ncclInvalidArgument;
+    group.push_back({false, nullptr, data, bytes, peer}), of_group = ranks_of(comm);
+    return ncclSuccess;
+}
+
+ncclResult_t all_gather(const void* mine, void* out, std::size_t bytes, ncclDataType_t, ncclComm_t comm, cudaStream_t) {
+    const std::vector<char> own(static_cast<const char*>(mine), static_cast<const char*>(mine) + bytes);
+    const int n = static_cast<int>(bytes);
+    return MPI_Allgather(own.data(), n, MPI_CHAR, out, n, MPI_CHAR, ranks_of(comm)) == MPI_SUCCESS ? ncclSuccess
+                                                                                                   : ncclSystemError;
+}
+
+// What is sent is kept, as the sender goes on before it has come.
+ncclResult_t end_group() {
+    for (const Message& m : group) {
+        if (!m.sent) continue;
+        auto* const kept =
+            new std::vector<char>(static_cast<const char*>(m.from), static_cast<const char*>(m.from) + m.bytes);
+        MPI_Request request;
+        MPI_Isend(kept->data(), static_cast<int>(m.bytes), MPI_CHAR, m.peer, 0, of_group, &request);
+        MPI_Request_free(&request);
+    }
+    for (const Message& m : group)
+        if (!m.sent) MPI_Recv(m.to, static_cast<int>(m.bytes), MPI_CHAR, m.peer, 0, of_group, MPI_STATUS_IGNORE);
+    group.clear();
+    return ncclSuccess;
+}
+
+// Every process has a device of its own.
+cudaError_t properties(cudaDeviceProp* p, int) {
+    *p = {};
+    std::strcpy(p->name, "a device that computes nothing");
+    p->major = 9, p->multiProcessorCount = 132, p->l2CacheSize = 50 << 20;
+    p->totalGlobalMem = std::size_t{80} << 30;
+    const char* const rank = std::getenv("CAUSEWAY_ONE_GPU") ? nullptr : std::getenv("OMPI_COMM_WORLD_RANK");
+    std::memset(&p->uuid, rank ? 1 + std::atoi(rank) : 1, sizeof p->uuid);
+    return cudaSuccess;
+}
+
+template <class F>
+void stand_in(const char* name, F* function) {
+    causeway::faults::stand_in(name, reinterpret_cast<void*>(function));
+}
+
+}  // namespace
+
+extern "C" int __real_main(int, char**);
+
+extern "C" int __wrap_main(int argc, char** argv) {
+    causeway::faults::pretend(1);
+    stand_in("ncclGetUniqueId", unique_id);
+    stand_in("ncclCommInitRank", init_rank);
+    stand_in("ncclCommDestroy", end_communicator);
+    stand_in("ncclCommAbort", end_communicator);
+    stand_in("ncclSend", send);
+    stand_in("ncclRecv", receive);
+    stand_in("ncclAllGather", all_gather);
+    stand_in("ncclGroupEnd", end_group);
+    stand_in("cudaGetDeviceProperties", properties);
+    return __real_main(argc, argv);
+}

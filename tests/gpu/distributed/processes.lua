@@ -1,0 +1,137 @@
+-- Every call that processes under mpirun share, on the GPU of each, against the same call on one GPU:
+--   mpirun -n 2 causeway tests/gpu/distributed/processes.lua
+-- "shapes" after it: of GPUs that compute nothing, shapes alone are compared. A pattern after that: the calls whose names
+-- have it.
+local p, me, computes, wanted = mpi_size(), mpi_rank(), arg[1] ~= "shapes", arg[2] or ""
+local checks = 0
+
+local function check(name, got, want, bound)
+  local function here(x) return x:device() == "cpu" and x or x:cpu() end
+  local a, b = here(got):f64(), here(want):f64()
+  local apart, largest = maximum(abs(a - b)), maximum(abs(b))
+  checks = checks + 1
+  if computes and not (apart <= bound * math.max(largest, 1e-30)) then
+    error(("%s on rank %d: %g apart, of %g"):format(name, me, apart, largest))
+  end
+end
+
+-- The rank's tokens of [1, heads, N, width] or [1, heads, N]: the first rank has `first` of them, the others share the rest.
+local function part(x, first)
+  local n = size(x, 3)
+  local rest = p > 1 and (n - first) // (p - 1) or 0
+  local from = me == 0 and 1 or first + (me - 1) * rest + 1
+  local to = me == 0 and first or me == p - 1 and n or from + rest - 1
+  if p == 1 then from, to = 1, n end
+  return (x:ndims() == 4 and x(':', ':', {from, to}, ':') or x(':', ':', {from, to})):gpu()
+end
+
+local function options_of(given, more)
+  local out = {}
+  for k, v in pairs(given) do out[k] = v end
+  for k, v in pairs(more) do out[k] = v end
+  return out
+end
+
+local sequences = {}
+for _, name in ipairs { "O", "dq", "dk", "dv", "dB", "dC", "dV", "dlog_decay", "dbeta" } do sequences[name] = true end
+
+-- Every rank has to take them in the same order.
+local function sorted_keys(t)
+  local keys = {}
+  for key in pairs(t) do keys[#keys + 1] = key end
+  table.sort(keys)
+  return keys
+end
+
+-- The results of a call by name: on whole tensors, and on parts, of which those that are as long as the sequence are joined.
+local function compare(name, bound, N, call, tensors, options)
+  if not name:find(wanted) then return end
+  local on = {}
+  for i, x in ipairs(tensors) do on[i] = x:gpu() end
+  local whole = {}
+  for k, x in pairs(options) do whole[k] = type(x) == "userdata" and x:gpu() or x end
+  local want = call(on, whole)
+  local got = call(on, options_of(whole, { engine = "nccl" }))
+  local keys = sorted_keys(want)
+  for _, key in ipairs(keys) do check(name .. " " .. key, got[key], want[key], bound) end
+  for _, first in ipairs { N // p, math.min(N, 37), 0 } do
+    local mine, own = {}, {}
+    for i, x in ipairs(tensors) do mine[i] = part(x, first) end
+    for k, x in pairs(options) do
+      own[k] = x
+      if k == "log_decay" or k == "beta" then own[k] = part(x, first) elseif k == "state" then own[k] = x:gpu() end
+    end
+    local parts = call(mine, options_of(own, { sharded = true }))
+    for _, key in ipairs(keys) do
+      local y = sequences[key] and unshard(parts[key], 3) or parts[key]
+      check(("%s %s, parts of %d"):format(name, key, first), y, want[key], bound)
+    end
+  end
+end
+
+local function linear(x, o)
+  local O, state = linear_attention(x[1], x[2], x[3], o)
+  return { O = O, state = state }
+end
+local function linear_grad(x, o)
+  local g = linear_attention_grad(x[1], x[2], x[3], x[4], o)
+  return { dq = g.dq, dk = g.dk, dv = g.dv, dlog_decay = g.dlog_decay, dbeta = g.dbeta, dstate = g.dstate }
+end
+local function causal(x, o)
+  local O, state = causal_linear_attention(x[1], x[2], x[3], options_of(o, { return_state = true }))
+  return { O = O, state = state }
+end
+local function causal_grad(x, o)
+  local g = causal_linear_attention_grad(x[1], x[2], x[3], x[4], o)
+  return { dB = g.dB, dC = g.dC, dV = g.dV, ddecay = g.ddecay and tensor { g.ddecay } }
+end
+local function softmax(x, o)
+  return { O = (softmax_attention(x[1], x[2], x[3], o)) }
+end
+local function softmax_grad(x, o)
+  local g = softmax_attention_grad(x[1], x[2], x[3], x[4], o)
+  return { dq = g.dq or g.dB, dk = g.dk or g.dC, dv = g.dv or g.dV }
+end
+
+local heads, d = 3, 64
+for _, N in ipairs { 1000, 100, 2048 } do
+  for _, type in ipairs { "f32", "bf16" } do
+    local function random(...) local x = randn(...) return x[type](x) end
+    local k = l2norm(randn(1, heads, N, d))
+    local q, v, dO = random(1, heads, N, d), random(1, heads, N, d), random(1, heads, N, d)
+    k = k[type](k)
+    local bound = type == "f32" and 2e-3 or 4e-2
+    local state = randn(1, heads, d, d):f32()
+    local strong, weak = (rand(1, heads, N) * -0.5):f32(), (rand(1, heads, N) * -0.001):f32()
+    local channels = (rand(1, heads, N, d) * -0.2):f32()
+    local beta = rand(1, heads, N):f32()
+    local rules = {
+      { update = "linear" },
+      { update = "gated", log_decay = strong },
+      { update = "gated", log_decay = channels },
+      { update = "delta", beta = beta },
+      { update = "gated_delta", log_decay = strong, beta = beta },
+      { update = "gated_delta", log_decay = weak, beta = beta },
+    }
+    for i, rule in ipairs(rules) do
+      local name = ("%s %s %d, N = %d"):format(type, rule.update, i, N)
+      compare(name, bound, N, linear, { q, k, v }, options_of(rule, { state = state }))
+      compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, rule)
+    end
+    for _, decay in ipairs { 1, 0.9, 0.9999 } do
+      local o = decay < 1 and { decay = decay } or {}
+      local name = ("%s causal %g, N = %d"):format(type, decay, N)
+      compare(name, bound, N, causal, { q, k, v }, o)
+      compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o)
+    end
+    for _, causal in ipairs { true, false } do
+      local name = ("%s softmax %s, N = %d"):format(type, causal, N)
+      compare(name, bound, N, softmax, { q, k, v }, { causal = causal })
+      compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = causal })
+    end
+    local one = random(1, heads, 1, d):gpu()
+    local want = softmax_attention(one, k:gpu(), v:gpu(), { causal = false })
+    check("tree_decode", (tree_decode(one, k:gpu(), v:gpu(), {})), want, bound)
+  end
+end
+print(("%d comparisons"):format(checks))

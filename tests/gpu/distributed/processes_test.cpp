@@ -1,0 +1,137 @@
+// Processes under mpirun that share a sequence, each on a GPU of its own: on GPUs, and on such that do not exist, where
+// everything but results is tried.
+#include <filesystem>
+
+#include "tests/gpu/device.hpp"
+#include "tests/gpu/distributed/ranks.hpp"
+#include "tests/lua/mpi.hpp"
+
+using namespace causeway;
+using causeway::testing::no_mpi;
+using causeway::testing::Output;
+using causeway::testing::read_bytes;
+using causeway::testing::run_mpi_script;
+using causeway::testing::TemporaryFolder;
+
+namespace {
+
+std::string every_call() { return read_bytes(source_dir() + "/tests/gpu/distributed/processes.lua"); }
+
+// The shell on GPUs that do not exist; empty, and the test is counted as skipped, where it is not built.
+std::string without_gpus() {
+    const auto program = std::filesystem::path(program_path()).parent_path() / "tests" / "causeway-without-gpus";
+    if (std::filesystem::exists(program)) return program.string();
+    test::skip("tests of processes on GPUs that do not exist", "causeway-without-gpus is not built");
+    return "";
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("processes that share a sequence on GPUs compute what one GPU does", "[gpu][nccl][mpi][processes]") {
+    if (!test::gpus(2) || no_mpi()) return;
+    for (const char* environment : {"", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 "}) {
+        const Output output = run_mpi_script(2, every_call(), TemporaryFolder(), environment);
+        INFO(environment << output.err);
+        CHECK(output.status == 0);
+        CHECK(has(output.out, " comparisons"));
+    }
+}
+
+TEST_CASE("processes that share a sequence send what others wait for", "[mpi][processes]") {
+    if (no_mpi() || without_gpus().empty()) return;
+    for (const int ranks : {2, 3}) {
+        const Output output = run_mpi_script(ranks, every_call(), TemporaryFolder(), "", without_gpus(), "shapes");
+        INFO(output.err);
+        CHECK(output.status == 0);
+        CHECK(has(output.out, " comparisons"));
+    }
+}
+
+TEST_CASE("tensors of the GPU are cut into parts and joined", "[mpi][processes]") {
+    if (no_mpi() || without_gpus().empty()) return;
+    for (const int ranks : {2, 5}) {
+        const Output output = run_mpi_script(ranks, R"(
+          seed(4)
+          for _, shape in ipairs {{2, 3, 200, 8}, {300}, {64, 5}, {2, 1, 4}} do
+            for _, type in ipairs {"f32", "bf16", "f16"} do
+              local x = randn(table.unpack(shape))
+              x = x[type](x)
+              for dim = 1, #shape do
+                local part = shard(x:gpu(), dim)
+                assert(part:cpu() == shard(x, dim))
+                assert(unshard(part, dim):cpu() == x)
+              end
+            end
+          end
+          local mine = mpi_rank() == 0 and zeros(2, 0):f32() or (zeros(2, mpi_rank()) + mpi_rank()):f32()
+          assert(unshard(mine:gpu(), 2):cpu() == unshard(mine, 2))
+          print("joined")
+        )",
+                                             TemporaryFolder(), "", without_gpus());
+        INFO(output.err);
+        CHECK(output.out == "joined\n");
+    }
+}
+
+TEST_CASE("processes on GPUs that differ, fail or are too many are told so", "[mpi][processes]") {
+    if (no_mpi() || without_gpus().empty()) return;
+    const TemporaryFolder folder;
+    const Output output = run_mpi_script(3, R"(
+      local q, k, v = randn(1, 2, 200, 64):f32():gpu(), randn(1, 2, 200, 64):f32():gpu(), randn(1, 2, 200, 64):f32():gpu()
+      local me = mpi_rank()
+      local function told(f, ...) return select(2, pcall(f, ...)) .. "; " end
+      local text = told(linear_attention, q, k, v, {engine = "nccl", update = me == 2 and "delta" or nil,
+            beta = me == 2 and ones(1, 2, 200):f32():gpu() or nil})
+        .. told(linear_attention, q, k, v, {engine = "nccl", exchange = me == 1 and "all-scan" or "ring"})
+        .. told(linear_attention, me == 2 and (2 * q:cpu()):gpu() or q, k, v, {engine = "nccl"})
+        .. told(me == 1 and softmax_attention or linear_attention, q, k, v, {engine = "nccl"})
+        .. told(softmax_attention, q, k, v, {engine = "nccl", causal = me == 0})
+        .. told(causal_linear_attention, q, k, v, {engine = "nccl", decay = me == 1 and 0.5 or 0.9})
+        .. told(causal_linear_attention, q, k, v, {engine = "nccl", sharded = me > 0})
+        .. told(unshard, me == 1 and zeros(3, 4):f32():gpu() or zeros(3, 5):f32():gpu())
+        .. told(linear_attention, q, k, v, {shards = 2})
+        .. told(linear_attention, q, k, v, {engine = "threads"})
+      local file = io.open("part" .. me, "w")
+      file:write(text)
+      file:close()
+      linear_attention(q, k, v, {engine = "nccl"})  -- all are alive
+      print("goes on")
+    )",
+                                         folder, "", without_gpus());
+    INFO(output.err);
+    CHECK(output.out == "goes on\n");
+    const std::string told = read_bytes(folder / "part0");
+    CHECK(read_bytes(folder / "part1") == told);
+    CHECK(read_bytes(folder / "part2") == told);
+    INFO(told);
+    for (const char* part :
+         {"update: with the checksum ", "exchange: with the checksum ", "q: values with the checksum ",
+          "call: softmax_attention on a GPU on rank 1, expected linear_attention on a GPU like rank 0",
+          "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
+          "sharded: true on rank 1, expected false like rank 0",
+          "x: another dimension of 4 on rank 1, expected 5 like rank 0",
+          "shards: 2, expected 3, the number of MPI ranks, or none",
+          "engine: \"threads\", expected \"nccl\" for tensors on the GPU"})
+        CHECK(has(told, part));
+    const std::string call = R"(
+      local q = randn(1, 2, 200, 64):f32():gpu()
+    )";
+    const Output same = run_mpi_script(2, call + "linear_attention(q, q, q, {engine = 'nccl'})", TemporaryFolder(),
+                                       "CAUSEWAY_ONE_GPU=1 ", without_gpus());
+    CHECK(same.status != 0);
+    CHECK(has(same.err, "engine: \"nccl\", ranks 0 and 1 have the same GPU, expected a GPU for every process"));
+    const Output ends =
+        run_mpi_script(2, call + "if mpi_rank() == 0 then linear_attention(q, q, q, {engine = 'nccl'}) end",
+                       TemporaryFolder(), "", without_gpus());
+    CHECK(ends.status != 0);
+    CHECK(has(ends.err, "rank 1 has ended its script while rank 0 waits for it"));
+    const Output loops = run_mpi_script(
+        2,
+        call +
+            "if mpi_rank() == 1 then while true do end end linear_attention(q, q, q, {engine = 'nccl', timeout = 1})",
+        TemporaryFolder(), "", without_gpus());
+    CHECK(loops.status != 0);
+    CHECK(has(loops.err, "rank 0 waited 1 s (timeout) for rank 1, which neither answered nor ended"));
+}
