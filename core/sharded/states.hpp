@@ -705,7 +705,7 @@ void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
 
 // The same where every rank forgets, both ways, what comes to it: the states that go either way are made of few tokens
 // before all else, so that no rank waits for what another one waits for. Then each rank's gradients follow from what
-// has come. Says of every stop whether what was handed on was not the state after all.
+// has come. Says of every stop whether what was handed on was not the state after all, as far as that is known then.
 template <class T>
 std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>& part) {
     const Index size = z.elements, n = z.count();
@@ -720,13 +720,11 @@ std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>
                    [&](Index a, Index b) { part.last_tokens(stops_of(z, a, b), at(handed_on, a)); });
         each_where(z, from, to, arrives,
                    [&](Index a, Index b) { part.first_tokens(stops_of(z, a, b), at(handed_back, a)); });
-        for (Index k = from; k < to; ++k) {
-            if (z[k].after) sent.push_back(comm.send(at(handed_on, k), size, comm.rank() + 1));
-            if (z[k].before) sent.push_back(comm.send(at(handed_back, k), size, comm.rank() - 1));
-        }
-        comm.start();
     });
+    // All at once: neighbours send to each other, and on a GPU a message waits for those before it.
     for (Index k = 0; k < n; ++k) {
+        if (z[k].after) sent.push_back(comm.send(at(handed_on, k), size, comm.rank() + 1));
+        if (z[k].before) sent.push_back(comm.send(at(handed_back, k), size, comm.rank() - 1));
         came.push_back(z[k].before ? comm.receive(at(before, k), size, comm.rank() - 1) : Transfer{});
         came_back.push_back(z[k].after ? comm.receive(at(behind, k), size, comm.rank() + 1) : Transfer{});
     }
@@ -787,8 +785,11 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
     // Each hears from all here, so what is given has been read before anything is written.
     const Said said(comm, z, waits, 0);
     const Route apart = some_of(z, [&](Index k) { return !by_any(said, k); });
-    const std::vector<char> differ = backward_apart(comm, apart, part);
+    std::vector<char> differ = backward_apart(comm, apart, part);
     backward_ring(comm, some_of(z, [&](Index k) { return by_any(said, k); }), part);
+    comm.finish_queued();
+    const std::vector<char> late = part.remains(apart.stops);
+    for (std::size_t k = 0; k < late.size(); ++k) differ[k] |= late[k];
 
     std::vector<char> again(static_cast<std::size_t>(z.count()));
     for (std::size_t k = 0, i = 0; k < again.size(); ++k)

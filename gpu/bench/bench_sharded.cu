@@ -21,6 +21,7 @@
 #include "gpu/distributed/queue.hpp"
 #include "gpu/sharded/decode.hpp"
 #include "gpu/sharded/forward.hpp"
+#include "gpu/sharded/gradient.hpp"
 #include "gpu/sharded/softmax_ring.hpp"
 
 using namespace causeway;
@@ -42,6 +43,7 @@ struct Case {
     double gate = 0.1;
     Index keepers = 0;                   // heads that never forget
     std::optional<Exchange> exchange{};  // none: that which a call takes
+    bool back = false;                   // the gradient
 };
 
 // Of ALiBi's slopes, the slowest head e^(-1/256) a token; and RetNet's, of which most never forget.
@@ -67,6 +69,7 @@ const std::vector<Case>& cases() {
         {"delta rule without gates", 1.7, false, true, 0},
         {"gate per channel (GLA)", 1.75, false, false, width},
         {"gate per channel, delta rule (KDA)", 1.75, false, true, width},
+        {"gradient of the gated delta rule, heads that forget", 1.75, false, true, 1, 0.1, 0, {}, true},
     };
     return list;
 }
@@ -193,6 +196,26 @@ private:
     std::vector<std::vector<Mine>> ranks_;
 };
 
+// Where the gradients of a rank's tokens go: those of q, k and v of all tokens, those of gates and steps of its own.
+struct Gradients {
+    gpu::Buffer dq, dk, dv, dg, dbeta;
+
+    Gradients(const GatedArgs& a, Index N, cudaStream_t stream) {
+        for (gpu::Buffer* x : {&dq, &dk, &dv})
+            *x = gpu::Buffer(2 * static_cast<std::size_t>(heads * N * width), stream);
+        const auto tokens = static_cast<std::size_t>(heads * a.N) * sizeof(float);
+        if (a.g) dg = gpu::Buffer(tokens * static_cast<std::size_t>(a.gates), stream);
+        if (a.beta) dbeta = gpu::Buffer(tokens, stream);
+    }
+    GatedGradArgs args(const GatedArgs& a, const void* dO, Index first) const {
+        const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };
+        GatedGradArgs out;
+        out.in = a, out.dO = dO;
+        out.dq = at(dq), out.dk = at(dk), out.dv = at(dv), out.dg = dg.as<float>(), out.dbeta = dbeta.as<float>();
+        return out;
+    }
+};
+
 bool wanted(const std::string& name, const std::string& word) { return name.find(word) != std::string::npos; }
 
 // All rows of linear attention on the ranks of a team.
@@ -224,6 +247,8 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
             const Strides s = contiguous(heads, N, width);
             const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };
             std::unique_ptr<Tokens> part;
+            std::unique_ptr<gpu::sharded::GatedGradTokens> back;
+            std::optional<Gradients> results;
             gpu::Buffer g, beta;
             if (c.causal) {
                 CausalArgs a;
@@ -248,13 +273,20 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                     beta = part_of(in.beta.as<float>(), N, first, tokens, 1, comm.stream());
                     a.beta = beta.as<float>();
                 }
-                part = std::make_unique<gpu::sharded::GatedTokens>(a, "chunkwise", comm.stream());
+                if (c.back) {
+                    results.emplace(a, N, comm.stream());
+                    back = std::make_unique<gpu::sharded::GatedGradTokens>(results->args(a, at(in.v), first),
+                                                                           "chunkwise", comm.stream());
+                } else {
+                    part = std::make_unique<gpu::sharded::GatedTokens>(a, "chunkwise", comm.stream());
+                }
             }
             rows.measure(comm, i, 15, [&] {
-                gpu::sharded::forward(comm, starts, *part, exchange, nullptr, last.as<float>());
+                if (back) gpu::sharded::backward(comm, starts, *back, nullptr, nullptr, last.as<float>());
+                else gpu::sharded::forward(comm, starts, *part, exchange, nullptr, last.as<float>());
                 return comm.settle();
             });
-            rows.outputs(comm, i, looked_at(in.o, heads, N, first, first + tokens));
+            rows.outputs(comm, i, looked_at(back ? results->dv : in.o, heads, N, first, first + tokens));
         }
         comm.barrier();
     });

@@ -29,7 +29,28 @@ public:
         queue_copy(S, static_cast<Index>(stops.size()) * size(), dS, tokens_.stream());
         tokens_.advance(states(stops), all(), dS);
     }
-    void backs(Stops stops, const float* S, float* dS) override { grad_tokens_.back(states(stops), S, dS); }
+    void backs(Stops stops, const float* S, float* dS) override { grad_tokens_.back(states(stops), all(), S, dS); }
+
+    bool may_forget_both_ways() const override { return grad_tokens_.gates(); }
+    std::vector<char> forgets_both_ways(Stops stops) override {
+        const Index most = tokens_.length() / 4;
+        reach_ = tokens_.reach(From::end, most), first_reach_ = tokens_.reach(From::start, most);
+        std::vector<char> out;
+        for (const auto& s : stops) {
+            const auto i = static_cast<std::size_t>(s.state);
+            out.push_back((!s.after || reach_[i] >= 0) && (!s.before || first_reach_[i] >= 0));
+        }
+        return out;
+    }
+    // What is written besides, the gradients of these tokens, is written once more.
+    void first_tokens(Stops stops, float* dS) override {
+        const Buffer none(stops.size() * static_cast<std::size_t>(size()) * sizeof(float), tokens_.stream());
+        queue_zeros(none.as<float>(), static_cast<Index>(stops.size()) * size(), tokens_.stream());
+        queue_zeros(dS, static_cast<Index>(stops.size()) * size(), tokens_.stream());
+        each_group(stops, first_reach_, From::start, [&](Span of, std::int64_t n, Index before) {
+            grad_tokens_.back(of, {0, n}, none.as<float>() + before, dS + before);
+        });
+    }
     Index kept(Index) const override { return 0; }
     Work forth_work(Index) const override { return {}; }
     Work back_work(Index) const override { return {}; }
@@ -38,26 +59,41 @@ private:
     GatedGradTokens& grad_tokens_;
     const float* last_gradients_;
     float* first_gradients_;
+    std::vector<std::int64_t> first_reach_;  // as reach_, of the first tokens
 };
 
 }  // namespace
 
-void GatedGradTokens::back(Span states, const float* S, float* dS) {
-    if (length() == 0) return;
+void GatedGradTokens::back(Span states, Span tokens, const float* S, float* dS) {
+    if (tokens.n == 0) return;
+    const bool all = tokens.n == N_;
     each_block(states, [&](const Block& block, std::int64_t before) {
         GatedGradArgs a = args_;
-        a.in = cut(block);
-        const std::int64_t state = block.batch * heads_ + block.head, queries = block.head * a.in.group;
-        a.dO = moved(a.dO, a.in.type, a.in.o_stride, block.batch, queries);
-        a.dq = moved(a.dq, a.in.type, a.in.q_stride, block.batch, queries);
-        a.dk = moved(a.dk, a.in.type, a.in.k_stride, block.batch, block.head);
-        a.dv = moved(a.dv, a.in.type, a.in.v_stride, block.batch, block.head);
-        if (a.dg) a.dg += state * N_ * a.in.gates;
-        if (a.dbeta) a.dbeta += state * N_;
-        a.in.state = const_cast<float*>(S) + before * elements();  // the backward pass does not change it
+        GatedArgs& in = a.in;
+        in = cut(block);
+        in.N = tokens.n;
+        const std::int64_t state = block.batch * heads_ + block.head, queries = block.head * in.group;
+        a.dO = moved(a.dO, in.type, in.o_stride, block.batch, queries, tokens.first);
+        a.dq = moved(a.dq, in.type, in.q_stride, block.batch, queries, tokens.first);
+        a.dk = moved(a.dk, in.type, in.k_stride, block.batch, block.head, tokens.first);
+        a.dv = moved(a.dv, in.type, in.v_stride, block.batch, block.head, tokens.first);
+        in.q = moved(in.q, in.type, in.q_stride, 0, 0, tokens.first);
+        in.k = moved(in.k, in.type, in.k_stride, 0, 0, tokens.first);
+        in.v = moved(in.v, in.type, in.v_stride, 0, 0, tokens.first);
+        Buffer g, beta, dg, dbeta;
+        in.g = gates_of(in.g, block.count(), tokens, in.gates, g);
+        in.beta = gates_of(in.beta, block.count(), tokens, 1, beta);
+        const auto gradient_of_gates = [&](float* given, int width, Buffer& own) -> float* {
+            if (!given) return nullptr;
+            if (all) return given + state * N_ * width;
+            own = Buffer(static_cast<std::size_t>(block.count() * tokens.n * width) * sizeof(float), stream_);
+            return own.as<float>();
+        };
+        a.dg = gradient_of_gates(a.dg, in.gates, dg), a.dbeta = gradient_of_gates(a.dbeta, 1, dbeta);
+        in.state = const_cast<float*>(S) + before * elements();  // the backward pass does not change it
         a.dstate = dS + before * elements();
         const Buffer workspace(gated_gradient_workspace(a), stream_);
-        a.in.workspace = {workspace.data(), workspace.bytes()};
+        in.workspace = {workspace.data(), workspace.bytes()};
         gated_gradient(a, stream_);
     });
 }

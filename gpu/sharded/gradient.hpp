@@ -14,9 +14,9 @@ public:
     GatedGradTokens(const GatedGradArgs& args, std::string mode, cudaStream_t stream)
         : GatedTokens(args.in, std::move(mode), stream), args_(args) {}
 
-    // Of some states, from S before the tokens: dS arrives with respect to the states after them, and is left with
-    // respect to S.
-    void back(Span states, const float* S, float* dS);
+    // Of some states and tokens, from S before the tokens: dS arrives with respect to the states after them, and is
+    // left with respect to S. Gradients of gates and steps are written where `tokens` are all of the part.
+    void back(Span states, Span tokens, const float* S, float* dS);
 
 private:
     GatedGradArgs args_;

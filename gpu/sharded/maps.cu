@@ -24,11 +24,16 @@ __device__ float sum_of_block(float x, float* room) {
     return sum;
 }
 
-// A block: a state; one gate a token, from the last one on: a warp adds up `threads` tokens at a time, and every thread
+// The place of the n-th token, which is 0 <= n < N.
+__device__ int64_t place(const GateRows& gates, From from, int64_t n) {
+    return from == From::start ? n : gates.N - 1 - n;
+}
+
+// A block: a state; one gate a token: a warp adds up `threads` tokens at a time, and every thread
 // the sums of the warps. `forgotten`: the sum of log gates, in units of log 2, after which a state is.
 constexpr int head_warps = 16;
-__global__ __launch_bounds__(head_warps * 32) void reach_of_heads(GateRows gates, float forgotten, int64_t most,
-                                                                  int32_t* reach) {
+__global__ __launch_bounds__(head_warps * 32) void reach_of_heads(GateRows gates, From from, float forgotten,
+                                                                  int64_t most, int32_t* reach) {
     __shared__ float room[head_warps];
     const float* g = gates.g + int64_t{blockIdx.x} * gates.N;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
@@ -38,8 +43,8 @@ __global__ __launch_bounds__(head_warps * 32) void reach_of_heads(GateRows gates
         float part = 0;
 #pragma unroll
         for (int j = 0; j < threads / 32; ++j) {
-            const int64_t i = gates.N - 1 - t - warp * threads - j * 32 - lane;
-            part += i >= 0 ? g[i] * limits::log2_e : 0.0f;
+            const int64_t n = t + warp * threads + j * 32 + lane;
+            part += n < gates.N ? g[place(gates, from, n)] * limits::log2_e : 0.0f;
         }
         part = sum_of_warp(part);
         if (lane == 0) room[warp] = part;
@@ -52,8 +57,8 @@ __global__ __launch_bounds__(head_warps * 32) void reach_of_heads(GateRows gates
 
 // The same with a gate a column: a thread adds `tokens_each` of them, and one of every column adds those sums.
 constexpr int channel_threads = 1024, tokens_each = 32;
-__global__ __launch_bounds__(channel_threads) void reach_of_channels(GateRows gates, float forgotten, int64_t most,
-                                                                     int32_t* reach) {
+__global__ __launch_bounds__(channel_threads) void reach_of_channels(GateRows gates, From from, float forgotten,
+                                                                     int64_t most, int32_t* reach) {
     __shared__ float room[channel_threads];
     const int width = (gates.columns + 31) / 32 * 32, slices = channel_threads / width,
               column = static_cast<int>(threadIdx.x) % width, slice = static_cast<int>(threadIdx.x) / width;
@@ -67,8 +72,9 @@ __global__ __launch_bounds__(channel_threads) void reach_of_channels(GateRows ga
             float part = 0;
 #pragma unroll
             for (int j = 0; j < tokens_each; ++j) {
-                const int64_t n = done + int64_t{slice} * tokens_each + j, i = gates.N - 1 - t - n;
-                if (mine && n < threads && i >= 0) part += g[i * gates.columns] * limits::log2_e;
+                const int64_t n = done + int64_t{slice} * tokens_each + j;
+                if (mine && n < threads && t + n < gates.N)
+                    part += g[place(gates, from, t + n) * gates.columns] * limits::log2_e;
             }
             room[threadIdx.x] = part;
             __syncthreads();
@@ -142,7 +148,7 @@ __global__ __launch_bounds__(threads) void differing_kernel(int rows, int column
             any = any || !(apart <= share * beside);  // NaN too, which what is not finite makes
         }
     any = __syncthreads_or(any) != 0;
-    if (threadIdx.x == 0) differs[blockIdx.x] = any ? 1 : 0;
+    if (threadIdx.x == 0 && any) differs[blockIdx.x] = 1;
 }
 
 struct Maps {
@@ -174,11 +180,11 @@ unsigned blocks(int64_t n) { return static_cast<unsigned>(n); }
 
 }  // namespace
 
-void find_reach(const GateRows& gates, float bits, int64_t most, std::int32_t* reach, cudaStream_t stream) {
+void find_reach(const GateRows& gates, From from, float bits, int64_t most, std::int32_t* reach, cudaStream_t stream) {
     if (gates.states == 0) return;
     if (gates.columns == 1)
-        reach_of_heads<<<blocks(gates.states), head_warps * 32, 0, stream>>>(gates, -bits, most, reach);
-    else reach_of_channels<<<blocks(gates.states), channel_threads, 0, stream>>>(gates, -bits, most, reach);
+        reach_of_heads<<<blocks(gates.states), head_warps * 32, 0, stream>>>(gates, from, -bits, most, reach);
+    else reach_of_channels<<<blocks(gates.states), channel_threads, 0, stream>>>(gates, from, -bits, most, reach);
     check_launch("launching find_reach");
 }
 

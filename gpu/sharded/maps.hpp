@@ -22,9 +22,13 @@ struct GateRows {
 // find_differing says so.
 constexpr float forgotten_bits(Type type) { return type == Type::Float32 ? 40.0f : 24.0f; }
 
-// Of every state the last tokens whose gates together leave less than 2^-bits of what was before them, in every column:
-// a multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
-void find_reach(const GateRows& gates, float bits, std::int64_t most, std::int32_t* reach, cudaStream_t stream);
+// The first or the last tokens of a part.
+enum class From { start, end };
+
+// Of every state the first or last tokens whose gates together leave less than 2^-bits of what was before them, in
+// every column: a multiple of 256 and at most `most`, or -1 where it would take more. reach [states].
+void find_reach(const GateRows& gates, From from, float bits, std::int64_t most, std::int32_t* reach,
+                cudaStream_t stream);
 
 // A [states][columns]: the product of the gates of all tokens.
 void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream);
@@ -32,8 +36,9 @@ void multiply_gates(const GateRows& gates, float* A, cudaStream_t stream);
 // x [states][n][n] <- the unit matrix.
 void make_unit(float* x, std::int64_t states, int n, cudaStream_t stream);
 
-// differs [states] <- 1 where S is not `handed`, both [states][rows][columns], else 0: where an element of it is not
-// finite, or is farther away than `share` of the largest number in its column, and unless A mixes rows, in its row.
+// differs [states] <- 1 where S is not `handed`, both [states][rows][columns], else left as it is: where an element of
+// it is not finite, or is farther away than `share` of the largest number in its column, and unless A mixes rows, in
+// its row.
 void find_differing(std::int64_t states, int rows, int columns, bool mixes, float share, const float* S,
                     const float* handed, std::int32_t* differs, cudaStream_t stream);
 

@@ -60,13 +60,14 @@ public:
     std::vector<char> forgets(Stops stops) override {
         std::vector<char> out(stops.size());
         if (std::none_of(stops.begin(), stops.end(), [](const auto& s) { return s.after; })) return out;
-        reach_ = tokens_.reach(tokens_.length() / 4);
+        reach_ = tokens_.reach(From::end, tokens_.length() / 4);
         for (std::size_t k = 0; k < out.size() && !reach_.empty(); ++k)
             out[k] = stops[k].after && reach_[static_cast<std::size_t>(stops[k].state)] >= 0;
         return out;
     }
     void last_tokens(Stops stops, float* S) override {
-        each_group(stops, [&](Span of, std::int64_t n, Index before) { tokens_.last(of, n, S + before); });
+        each_group(stops, reach_, From::end,
+                   [&](Span of, std::int64_t n, Index before) { tokens_.last(of, n, S + before); });
     }
     // Queued: remains() says it.
     std::vector<char> differ(Stops stops, const float* S, const float* handed) override {
@@ -103,14 +104,16 @@ protected:
     }
     Span all() const { return {0, tokens_.length()}; }
     Index size() const { return tokens_.elements(); }
-    // f(states, tokens, elements before them) for neighbours that are computed at once with as many of the last tokens
-    // as the farthest of their gates reach, from a multiple of 64 on, where chunks of all tokens begin too: while that
-    // costs less than starting more kernels does.
+    // f(states, tokens, elements before them) for neighbours that are computed at once with as many of the first or
+    // last tokens as the farthest of their gates reach, cut at a multiple of 64, where chunks of all tokens begin too:
+    // while that costs less than starting more kernels does.
     template <class F>
-    void each_group(Stops stops, F&& f) const {
+    void each_group(Stops stops, const std::vector<std::int64_t>& reach, From from, F&& f) const {
+        const std::int64_t all = tokens_.length();
         const auto tokens = [&](std::size_t k) {
-            const std::int64_t n = reach_[static_cast<std::size_t>(stops[k].state)];
-            return tokens_.length() - std::max<std::int64_t>(0, tokens_.length() - n) / 64 * 64;
+            const std::int64_t n = reach[static_cast<std::size_t>(stops[k].state)];
+            if (from == From::start) return std::min(all, (n + 63) / 64 * 64);
+            return all - std::max<std::int64_t>(0, all - n) / 64 * 64;
         };
         for (std::size_t k = 0; k < stops.size();) {
             std::size_t end = k + 1;

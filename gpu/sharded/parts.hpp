@@ -31,7 +31,7 @@ class Gates {
 public:
     Gates(QueuedCommunicator& comm, const Whole& x, Index first, Index n)
         : holding_(comm, Held::shard, x.rows * n * x.width, x.element) {
-        if (n == x.N && current_device() == x.device) {
+        if (n > 0 && n == x.N && current_device() == x.device) {
             data_ = static_cast<const float*>(x.data);
             return;
         }

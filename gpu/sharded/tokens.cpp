@@ -70,6 +70,12 @@ GatedArgs GatedTokens::cut(const Block& block) const {
     return a;
 }
 
+const float* GatedTokens::gates_of(const float* all, int64_t heads, Span tokens, int width, Buffer& own) const {
+    if (!all || tokens.n == N_) return all;
+    own = copied(all, heads, N_, tokens, width, stream_);
+    return own.as<float>();
+}
+
 void GatedTokens::run(const Block& block, Span tokens, float* S, bool hidden) { run(cut(block), tokens, S, hidden); }
 
 void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
@@ -80,10 +86,8 @@ void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
     a.N = tokens.n;
     a.state = S;
     Buffer g, beta, o;
-    if (tokens.n < N_) {
-        if (a.g) g = copied(a.g, a.B * a.H, N_, tokens, a.gates, stream_), a.g = g.as<float>();
-        if (a.beta) beta = copied(a.beta, a.B * a.H, N_, tokens, 1, stream_), a.beta = beta.as<float>();
-    }
+    a.g = gates_of(a.g, a.B * a.H, tokens, a.gates, g);
+    a.beta = gates_of(a.beta, a.B * a.H, tokens, 1, beta);
     if (hidden) {
         o = Buffer(static_cast<std::size_t>(a.B * a.H * a.group * a.N * a.dv * bytes_of(a.type)), stream_);
         a.o = o.data(), a.o_stride = contiguous(a.H * a.group, a.N, a.dv);
@@ -116,10 +120,10 @@ void GatedTokens::map(Span states, float* A) {
     });
 }
 
-std::vector<int64_t> GatedTokens::reach(int64_t most) {
+std::vector<int64_t> GatedTokens::reach(From from, int64_t most) {
     if (!args_.g || states() == 0) return {};
     const Buffer found(static_cast<std::size_t>(states()) * sizeof(std::int32_t), stream_);
-    find_reach({args_.g, states(), N_, args_.gates}, forgotten_bits(type()), std::min(most, searched_tokens),
+    find_reach({args_.g, states(), N_, args_.gates}, from, forgotten_bits(type()), std::min(most, searched_tokens),
                found.as<std::int32_t>(), stream_);
     std::vector<std::int32_t> reach(static_cast<std::size_t>(states()));
     check(cudaMemcpyAsync(reach.data(), found.data(), found.bytes(), cudaMemcpyDeviceToHost, stream_),
@@ -223,7 +227,7 @@ int64_t DecayedTokens::reach_of(double gamma, Type type, int64_t most) {
     return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
 }
 
-std::vector<int64_t> DecayedTokens::reach(int64_t most) {
+std::vector<int64_t> DecayedTokens::reach(From, int64_t most) {
     if (!args_.gamma) return {};
     std::vector<int64_t> out;
     for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), type(), most));

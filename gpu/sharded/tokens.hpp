@@ -12,6 +12,7 @@
 #include "gpu/base/buffer.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/gated/problem.hpp"
+#include "gpu/sharded/maps.hpp"
 
 namespace causeway::gpu::sharded {
 
@@ -48,10 +49,9 @@ public:
     // tokens does not do it again. Does nothing where there is no such thing.
     virtual void prepare(Span /*states*/) {}
     virtual void map(Span states, float* A) = 0;
-    // Of every state the last tokens whose gates together leave less than 2^-forgotten_bits of what was before them
-    // (maps.hpp),
-    // -1: more than `most`; may wait for the stream. None: nothing is forgotten.
-    virtual std::vector<std::int64_t> reach(std::int64_t /*most*/) { return {}; }
+    // Of every state the first or last tokens whose gates together leave less than 2^-forgotten_bits of what was before
+    // them (maps.hpp), -1: more than `most`; may wait for the stream. None: nothing is forgotten.
+    virtual std::vector<std::int64_t> reach(From, std::int64_t /*most*/) { return {}; }
     // As a share of a state's numbers, what rounding makes of two ways to it: four places of the factors of its
     // products, which in Float32 are those of three products in BFloat16.
     float rounding() const {
@@ -103,11 +103,16 @@ public:
         return args_.beta ? std::int64_t{args_.dk} * args_.dk : args_.g ? args_.gates : 0;
     }
     void map(Span states, float* A) override;
-    std::vector<std::int64_t> reach(std::int64_t most) override;
+    std::vector<std::int64_t> reach(From, std::int64_t most) override;
+    bool gates() const { return args_.g != nullptr; }
 
 protected:
     void run(const Block&, Span tokens, float* S, bool hidden) override;
     GatedArgs cut(const Block&) const;  // all tokens of these heads
+
+    // Gates [heads, N, width] of some tokens, for kernels that take no strides of them: those themselves where they are
+    // all, else a copy in `own`.
+    const float* gates_of(const float* all, std::int64_t heads, Span tokens, int width, Buffer& own) const;
 
 private:
     void run(GatedArgs a, Span tokens, float* S, bool hidden);
@@ -127,7 +132,7 @@ public:
     Type type() const override { return args_.type; }
     std::int64_t carry() const override { return args_.gamma ? 1 : 0; }
     void map(Span states, float* A) override;
-    std::vector<std::int64_t> reach(std::int64_t most) override;
+    std::vector<std::int64_t> reach(From, std::int64_t most) override;
 
 protected:
     CausalArgs cut(const Block&, Span tokens) const;
@@ -175,7 +180,7 @@ public:
     using DecayedTokens::DecayedTokens;
 
     std::int64_t columns() const override { return 1; }
-    std::vector<std::int64_t> reach(std::int64_t) override { return {}; }
+    std::vector<std::int64_t> reach(From, std::int64_t) override { return {}; }
     void advance(Span states, Span tokens, float* S) override;
 
 protected:

@@ -387,6 +387,7 @@ TEST_CASE("gpu: whether a state is the one that was handed on", "[gpu][sharded]"
         }
         const gpu::Tensor on_S(S), on_handed(handed);
         const gpu::Buffer differs(static_cast<std::size_t>(n) * sizeof(std::int32_t));
+        gpu::check(cudaMemset(differs.data(), 0, differs.bytes()), "clearing");
         gpu::sharded::find_differing(n, rows, columns, mixes, static_cast<float>(share), on_S.as<float>(),
                                      on_handed.as<float>(), differs.as<std::int32_t>(), nullptr);
         std::vector<std::int32_t> got(static_cast<std::size_t>(n));
@@ -664,9 +665,13 @@ TEST_CASE("gpu: calls on several GPUs name what they cannot use", "[gpu][nccl][s
     s.engine = "nccl", s.exchange = "heads";
     CHECK(message(s) ==
           "exchange: \"heads\", expected \"ring\", \"all-scan\" or \"all-gather\": on GPUs heads are not exchanged");
-    s.exchange = "auto", s.timeout = 5;
-    CHECK(message(s) == "timeout: 5, expected none: one process has all GPUs and waits for no other");
-    s.timeout = 0;
+    s.exchange = "auto", s.sharded = true, s.shards = 2;
+    CHECK(message(s) ==
+          "sharded: true with shards = 2, expected false: one process has all GPUs and the whole tensors; under mpirun "
+          "each has its part");
+    s.shards = 0, s.sizes = {70};
+    CHECK(message(s) == "sizes: given with sharded = true, expected none: every rank's part is as long as its tensors");
+    s.sharded = false, s.sizes = {}, s.shards = 1;
     gpu::CausalOptions o;
     o.method = "vanilla";
     CHECK(message(s, o) == "method: \"vanilla\" carries no state, expected one that does with shards");
@@ -712,5 +717,61 @@ TEST_CASE("gpu: gradients of linear attention on several GPUs over NCCL", "[gpu]
                     if (want.dlog_decay) check(*got.dlog_decay, *want.dlog_decay);
                     if (want.dbeta) check(*got.dbeta, *want.dbeta);
                     CHECK(got.report.method == "linear_attention_grad");
+                }
+}
+
+// Heads that forget both ways, one way and on some ranks; or whose gradients or values are large where they are taken
+// to be forgotten.
+TEST_CASE("gpu: gradients of heads that forget on several GPUs", "[gpu][nccl][sharded]") {
+    if (!gpus(2)) return;
+    enum Kind { ordinary, some_keep, large_gradients, large_values };
+    for (const bool channels : {false, true})
+        for (const char* update : {"gated", "gated_delta"})
+            for (const DType type : {DType::f32, DType::bf16})
+                for (const Kind kind : {ordinary, some_keep, large_gradients, large_values}) {
+                    const bool large = kind == large_gradients || kind == large_values;
+                    if (large && !sees_all(type, channels)) continue;
+                    CAPTURE(update, channels, name(type), kind);
+                    const GatedCase c{
+                        .update = update, .heads = 4, .group = 2, .N = 4096, .dk = 64, .dv = 48, .channels = channels};
+                    const Index half = c.N / 2, state = c.heads * c.dk * c.dv;
+                    GatedInputs in = kind == large_values ? large_before_small(c, 1e12, half - 768, type)
+                                                          : rounded_to(gated_inputs(c), type);
+                    // Head h keeps everything on the ranks whose bit is set.
+                    const unsigned keeps[] = {0, 3, 1, 2};
+                    const Index columns = channels ? c.dk : 1;
+                    for (Index h = 0; h < c.heads && kind == some_keep; ++h)
+                        for (Index t = 0; t < c.N; ++t)
+                            if (keeps[h] >> (t / half) & 1)
+                                for (Index e = 0; e < columns; ++e)
+                                    in.options.log_decay->set((h * c.N + t) * columns + e, 0);
+                    const LinearResult forward = oracle(in);
+                    Tensor dO = drawn_like(forward.O, 3).to(type).to(DType::f64);
+                    if (kind == large_gradients)
+                        for (Index i = 0; i < dO.size(); ++i)
+                            dO.set(i, dO.get(i) * (i / c.dv % c.N < half + 768 ? 1e-6 : 1e12));
+                    dO = dO.to(type).to(DType::f64);
+                    const Tensor dstate = drawn_like(forward.state, 4);
+                    const LinearGradient want = linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate);
+                    Sharding sharding;
+                    sharding.shards = 2;
+                    const auto got = gpu::linear_attention_grad_sharded(
+                        gpu::Tensor(in.q.to(type)), gpu::Tensor(in.k.to(type)), gpu::Tensor(in.v.to(type)),
+                        gpu::Tensor(dO.to(type)), on_gpu_options(in), gpu::Tensor(dstate.to(DType::f32)), sharding);
+                    settle();
+                    const double bound = large ? (type == DType::f32 ? 1e-3 : 0.2) : type == DType::f32 ? 3e-5 : 3e-2;
+                    const auto check = [&](const gpu::Tensor& x, const Tensor& y) {
+                        const Tensor wide = x.cpu().to(DType::f64);
+                        if (large) check_rows(wide, y, bound);
+                        else CHECK(relative_error(wide, y) <= bound);
+                    };
+                    check(got.dq, want.dq), check(got.dk, want.dk), check(got.dv, want.dv);
+                    check(got.dstate, want.dstate);
+                    // A number each is not compared by its own size where others cancel in it.
+                    if (!large) check(*got.dlog_decay, *want.dlog_decay);
+                    if (!large && want.dbeta) check(*got.dbeta, *want.dbeta);
+                    const Index sent = got.report.total().elements;
+                    if (kind == ordinary) CHECK(sent == 2 * state);
+                    if (large) CHECK(sent > 2 * state);
                 }
 }
