@@ -241,8 +241,9 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
             const Exchange exchange = c.exchange             ? *c.exchange
                                       : c.causal && kept > 0 ? Exchange::all_scan
                                                              : Exchange::ring;
-            const Starts starts = exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
-                                                             : gpu::sharded::scanned_starts(N, p, 64);
+            const Starts starts = c.back                       ? gpu::sharded::backward_starts(N, p, 64)
+                                  : exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
+                                                               : gpu::sharded::scanned_starts(N, p, 64);
             const Index first = starts[r], tokens = starts[r + 1] - first;
             const Strides s = contiguous(heads, N, width);
             const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };

@@ -22,6 +22,10 @@ private:
     GatedGradArgs args_;
 };
 
+// Parts in whole `unit`s of tokens for ranks that are to finish together: all but the last one also make the state
+// after their tokens.
+Starts backward_starts(std::int64_t N, int p, std::int64_t unit);
+
 // Gradients of the rank's tokens. last_gradients [batch, heads, d_k, d_v]: what arrives at the last states, null:
 // zeros; first_gradients are written by the rank that has the first token. Queued as forward() is.
 void backward(Communicator& comm, const Starts& starts, GatedGradTokens& tokens, const float* first_states,

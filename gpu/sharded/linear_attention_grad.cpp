@@ -68,7 +68,9 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
                     {"k: values with the checksum", &k},
                     {"v: values with the checksum", &v},
                     {"dO: values with the checksum", &dO}});
-    const Starts starts = sharded::starts_of(workers, sharding, n.N, sharded::unit);
+    const bool given_parts = workers.parts || !sharding.sizes.empty();
+    const Starts starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
+                                      : sharded::backward_starts(n.N, workers.p, sharded::unit);
     const auto like = [&](const Tensor& x) { return Tensor(x.dtype(), x.shape(), o.stream); };
     ShardedLinearGradient out;
     out.dq = like(q), out.dk = like(k), out.dv = like(v);

@@ -16,8 +16,9 @@ namespace {
 
 using std::int64_t;
 
-// Tokens of a head whose outputs nobody reads are computed so many at a time, into the same memory.
-constexpr int64_t hidden_tokens = 4096;
+// Tokens of a head whose outputs nobody reads are computed so many at a time, into the same memory, or as many as have
+// so many numbers.
+constexpr int64_t hidden_tokens = 4096, hidden_numbers = int64_t{1} << 27;
 
 // How far back from its end the gates of a part are looked at: what is not forgotten there counts as kept.
 constexpr int64_t searched_tokens = 4096;
@@ -43,8 +44,10 @@ void Tokens::outputs(Span states, Span tokens, float* S) {
 
 void Tokens::advance(Span states, Span tokens, float* S) {
     each_block(states, [&](const Block& block, int64_t before) {
-        for (int64_t t = 0; t < tokens.n; t += hidden_tokens)
-            run(block, {tokens.first + t, std::min(hidden_tokens, tokens.n - t)}, S + before * elements(), true);
+        const int64_t each =
+            std::max<int64_t>(1, hidden_numbers / (block.count() * output_width()) / hidden_tokens) * hidden_tokens;
+        for (int64_t t = 0; t < tokens.n; t += each)
+            run(block, {tokens.first + t, std::min(each, tokens.n - t)}, S + before * elements(), true);
     });
 }
 

@@ -78,6 +78,8 @@ protected:
     }
     // hidden: what is written nobody reads.
     virtual void run(const Block&, Span tokens, float* S, bool hidden) = 0;
+    // Numbers that a token of a head has of outputs.
+    virtual std::int64_t output_width() const { return std::max<std::int64_t>(1, columns()); }
 
     std::int64_t batch_, heads_, N_;
     cudaStream_t stream_;
@@ -108,6 +110,7 @@ public:
 
 protected:
     void run(const Block&, Span tokens, float* S, bool hidden) override;
+    std::int64_t output_width() const override { return std::max<std::int64_t>(1, args_.dv) * args_.group; }
     GatedArgs cut(const Block&) const;  // all tokens of these heads
 
     // Gates [heads, N, width] of some tokens, for kernels that take no strides of them: those themselves where they are

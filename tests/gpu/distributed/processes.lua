@@ -53,7 +53,9 @@ local function compare(name, bound, N, call, tensors, options)
   local want = call(on, whole)
   local got = call(on, options_of(whole, { engine = "nccl" }))
   local keys = sorted_keys(want)
-  for _, key in ipairs(keys) do check(name .. " " .. key, got[key], want[key], bound) end
+  -- The gradient of a decay is a sum over all tokens in which most of it cancels.
+  local function bound_of(key) return key == "ddecay" and 8 * bound or bound end
+  for _, key in ipairs(keys) do check(name .. " " .. key, got[key], want[key], bound_of(key)) end
   for _, first in ipairs { N // p, math.min(N, 37), 0 } do
     local mine, own = {}, {}
     for i, x in ipairs(tensors) do mine[i] = part(x, first) end
@@ -64,7 +66,7 @@ local function compare(name, bound, N, call, tensors, options)
     local parts = call(mine, options_of(own, { sharded = true }))
     for _, key in ipairs(keys) do
       local y = sequences[key] and unshard(parts[key], 3) or parts[key]
-      check(("%s %s, parts of %d"):format(name, key, first), y, want[key], bound)
+      check(("%s %s, parts of %d"):format(name, key, first), y, want[key], bound_of(key))
     end
   end
 end
