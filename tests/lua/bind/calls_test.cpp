@@ -269,7 +269,8 @@ void check_parser(lua_State* L, const calls::Call<S>& call) {
         CAPTURE(call.name, option.name);
         const auto read = [&](const std::string& value) {
             S out;
-            return read_for_gpu(L, call, "{" + std::string(option.name) + " = " + value + "}", out);
+            const std::string beside = option.name == std::string_view("timeout") ? "shards = 2, " : "";
+            return read_for_gpu(L, call, "{" + beside + option.name + " = " + value + "}", out);
         };
         if (!option.choices) {
             const std::string message = read(values.at(option.name));
