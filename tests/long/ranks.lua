@@ -1,9 +1,10 @@
 -- What processes that share a call say when one of them makes another call, dies, loops or fails, and after how long:
 -- each case run anew, and written into docs/reliability.md between two marks.
 --
---   causeway tests/long/ranks.lua PROGRAM [OTHER]    PROGRAM is a causeway to run them with, as in build/causeway.
---                                                    OTHER: for tensors on GPUs, as in build/tests/causeway-without-gpus,
---                                                    whose GPUs compute nothing; without it PROGRAM, where there are GPUs
+--   causeway tests/long/ranks.lua PROGRAM [OTHER]
+--
+-- PROGRAM is a causeway to run them with, as in build/causeway; OTHER one for tensors on GPUs, as in
+-- build/tests/causeway-without-gpus, whose GPUs compute nothing; without it PROGRAM, where there are GPUs.
 --
 -- Three processes on the CPU, two with a GPU each. The seconds are those of the whole job less those of one that does
 -- nothing.
@@ -29,10 +30,12 @@ local cases = {
   { "makes no call, and its script ends", "if me < last then " .. call .. " end" },
   { "has an error of its own", of_last("error('mine alone')") .. call },
   { "is killed before the call", of_last(kill) .. call },
-  { "is killed while calls go on", of_last("os.execute('(sleep 1; kill -9 $PPID) &')") .. "while true do " .. call .. " end" },
+  { "is killed while calls go on", of_last("os.execute('(sleep 1; kill -9 $PPID) &')") ..
+    "while true do " .. call .. " end" },
   { "loops, with timeout = 2", of_last("while true do end") .. "on.timeout = 2 " .. call },
   { "catches an error of its own, and ends later",
-    "local ok, why = pcall(function() " .. of_last("error('mine alone')") .. call .. " end) if not ok then error(why, 0) end" },
+    "local ok, why = pcall(function() " .. of_last("error('mine alone')") .. call ..
+    " end) if not ok then error(why, 0) end" },
 }
 
 local function folder()
@@ -54,7 +57,7 @@ local function job(ranks, with, code)
     if line:find("^%-%-%-%-%-%-") then inside = not inside
     elseif line:find("^mpirun noticed") then
       lines[#lines + 1] = line:gsub(" with PID %d+ on node %S+", "")
-    elseif not inside and line ~= "" and not line:find("stack traceback:", 1, true) and not line:find("^[%s]*[^:]*:?%s*\t") then
+    elseif not (inside or line == "" or line:find("stack traceback:", 1, true) or line:find("\t", 1, true)) then
       lines[#lines + 1] = line
     end
   end
@@ -66,8 +69,9 @@ end
 
 local function inputs(to)
   return ("seed(1) local me, last = mpi_rank(), mpi_size() - 1 local on = {engine = '%s'} " ..
-    "local q, k, v, v2 = randn(1, 2, 300, 64)%s, randn(1, 2, 300, 64)%s, randn(1, 2, 300, 64)%s, randn(1, 2, 300, 32)%s\n")
-    :format(to == "" and "mpi" or "nccl", to, to, to, to)
+    "local function tensor_of(width) return randn(1, 2, 300, width)%s end " ..
+    "local q, k, v, v2 = tensor_of(64), tensor_of(64), tensor_of(64), tensor_of(32)\n")
+    :format(to == "" and "mpi" or "nccl", to)
 end
 
 local function short(line)

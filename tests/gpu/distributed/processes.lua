@@ -126,10 +126,10 @@ for _, N in ipairs { 1000, 100, 2048 } do
       compare(name, bound, N, causal, { q, k, v }, o)
       compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o)
     end
-    for _, causal in ipairs { true, false } do
-      local name = ("%s softmax %s, N = %d"):format(type, causal, N)
-      compare(name, bound, N, softmax, { q, k, v }, { causal = causal })
-      compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = causal })
+    for _, masked in ipairs { true, false } do
+      local name = ("%s softmax %s, N = %d"):format(type, masked, N)
+      compare(name, bound, N, softmax, { q, k, v }, { causal = masked })
+      compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = masked })
     end
     local one = random(1, heads, 1, d):gpu()
     local want = softmax_attention(one, k:gpu(), v:gpu(), { causal = false })
