@@ -54,6 +54,7 @@ enum class Call {
     gpu_linear,
     gpu_linear_grad,
     gpu_causal,
+    gpu_causal_grad,
     gpu_softmax,
     gpu_softmax_grad,
     gpu_move
@@ -77,6 +78,7 @@ inline void agree_on_call(Communicator& comm, Call mine) {
                                                               "linear_attention on a GPU",
                                                               "linear_attention_grad on a GPU",
                                                               "causal_linear_attention on a GPU",
+                                                              "causal_linear_attention_grad on a GPU",
                                                               "softmax_attention on a GPU",
                                                               "softmax_attention_grad on a GPU",
                                                               "unshard on a GPU"};

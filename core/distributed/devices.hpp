@@ -39,6 +39,7 @@ public:
     // Runs `program` on this process's rank of all that mpirun has started, on the device that it has chosen; every
     // rank has to make the same calls. Where a rank fails in the middle, so do all, and no such call can follow.
     virtual void run_processes(const Program& program) = 0;
+    virtual void check_processes() = 0;  // throws Error where no such call can follow
     // On the thread of the communicator's rank; what the share points to must outlive it. E has the size of the type.
     virtual std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) = 0;
     virtual std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) = 0;

@@ -187,8 +187,8 @@ public:
         MPI_Status status;
         MPI_Iprobe(MPI_ANY_SOURCE, given_up_tag, control, &given_up, &status);
         if (given_up)
-            fail("engine: \"nccl\", rank ", status.MPI_SOURCE, " has given up a call that it shares with rank ",
-                 world_rank, ", for the reason that it says itself");
+            fail("engine: rank ", status.MPI_SOURCE, " has given up a call that it shares with rank ", world_rank,
+                 ", for the reason that it says itself; no such call can follow in this job");
     }
 
 protected:
@@ -223,8 +223,17 @@ protected:
         return mine.received ? tag : 0;
     }
 
-    // After an error this process ends, and the job with it.
-    void cancel(int) noexcept override {}
+    // After an error this process ends, and the job with it, or the script has caught it. What has not begun to come is
+    // not received any more; what is sent and has not left stays with MPI.
+    void cancel(int posted) noexcept override {
+        Posted& mine = posted_[static_cast<std::size_t>(posted)];
+        for (MPI_Request& request : mine.requests) {
+            if (request == MPI_REQUEST_NULL) continue;
+            if (mine.received) MPI_Cancel(&request);
+            MPI_Request_free(&request);
+        }
+        mine.used = false;
+    }
 
 private:
     using Requests = std::vector<MPI_Request>;

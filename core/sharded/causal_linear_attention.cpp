@@ -243,7 +243,7 @@ private:
 
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,
                    const Tensor& V, const CausalOptions& o, const std::string& method, const std::string& exchange,
-                   bool may_forget, Index sizes) {
+                   bool may_forget, const std::vector<Index>& sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     std::vector<Given> mine{
@@ -267,10 +267,11 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
         {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
         {"exchange: left to the call", may_forget, truth},
         {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
-        {"sizes: number of lengths", sizes}};
+        {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"B: length", n.N});
     agree(comm, mine);
     agree(comm, sharded::given_offsets(o.cu_seqlens));
+    agree(comm, sharded::given_sizes(sizes));
     if (!team.parts)
         agree(comm, sharded::sampled({{"B: values with the checksum", &B},
                                       {"C: values with the checksum", &C},
@@ -426,8 +427,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     ShardReport report = sharded::report_of(team, "causal_linear_attention", exchange, compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, B, C, V, o, method.name, exchange, may_forget,
-                          static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, false, B, C, V, o, method.name, exchange, may_forget, sharding.sizes);
         });
     Tensor states;  // of packed sequences
     if (packed) {
@@ -485,8 +485,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange, compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, false,
-                          static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, false, sharding.sizes);
         });
     Tensor states, dstates;  // of packed sequences
     if (packed) {

@@ -206,7 +206,8 @@ std::string bits_text(std::int64_t x) { return number_text(std::bit_cast<double>
 
 // What ranks compare: everything that the result depends on and every rank should have alike.
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
-                   const Tensor& v, const LinearOptions& o, const std::string& exchange, bool may_forget, Index sizes) {
+                   const Tensor& v, const LinearOptions& o, const std::string& exchange, bool may_forget,
+                   const std::vector<Index>& sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
     const gated::Sizes z = gated::check_sizes(q, k, v, o);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(z.dtype),
@@ -234,10 +235,11 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
                             {"exchange: left to the call", may_forget, truth},
                             {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
-                            {"sizes: number of lengths", sizes}};
+                            {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"q: length", z.N});
     agree(comm, mine);
     agree(comm, sharded::given_offsets(o.cu_seqlens));
+    agree(comm, sharded::given_sizes(sizes));
     if (team.parts) return;
     agree(comm, sharded::sampled({{"q: values with the checksum", &q},
                                   {"k: values with the checksum", &k},
@@ -367,8 +369,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     ShardReport report = sharded::report_of(team, "linear_attention", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, q, k, v, o, exchange, may_forget,
-                          static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, false, q, k, v, o, exchange, may_forget, sharding.sizes);
         });
     const bool by_heads = exchange == "heads";
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
@@ -405,8 +406,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, q, k, v, o, exchange, may_forget,
-                          static_cast<Index>(sharding.sizes.size()));
+            agree_on_call(comm, team, true, q, k, v, o, exchange, may_forget, sharding.sizes);
         });
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
     const bool by_heads = exchange == "heads";

@@ -91,11 +91,20 @@ std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor
     return out;
 }
 
-std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens) {
+namespace {
+
+std::vector<Given> given_as(const char* name, const std::vector<Index>& values) {
     std::vector<Given> out;
-    for (const Index offset : cu_seqlens) out.push_back({"cu_seqlens: an offset of", offset});
+    for (const Index value : values) out.push_back({name, value});
     return out;
 }
+
+}  // namespace
+
+std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens) {
+    return given_as("cu_seqlens: an offset of", cu_seqlens);
+}
+std::vector<Given> given_sizes(const std::vector<Index>& sizes) { return given_as("sizes: a length of", sizes); }
 
 void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Team& team) {
     if (team.parts && !cu_seqlens.empty())

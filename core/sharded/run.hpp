@@ -42,6 +42,8 @@ std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor
 
 // The offsets of packed sequences, as what ranks compare.
 std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens);
+// The same of the lengths of parts.
+std::vector<Given> given_sizes(const std::vector<Index>& sizes);
 // Throws Error where they are given for parts of the ranks' own.
 void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Team& team);
 

@@ -29,7 +29,7 @@ using sharded::Team;
 
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
                    const Tensor& k, const Tensor& v, const SoftmaxOptions& o, const std::string& exchange,
-                   Index sizes) {
+                   const std::vector<Index>& sizes) {
     distributed::agree_on_call(comm, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(c.dtype),
                              [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
@@ -46,10 +46,11 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                             {"sharded:", team.parts, truth},
                             {"exchange: \"heads\",", exchange == "heads", truth},
                             {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
-                            {"sizes: number of lengths", sizes}};
+                            {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"q: length", c.N}), mine.push_back({"k: length", c.M});
     agree(comm, mine);
     agree(comm, sharded::given_offsets(o.cu_seqlens));
+    agree(comm, sharded::given_sizes(sizes));
     if (!team.parts)
         agree(comm, sharded::sampled({{"q: values with the checksum", &q},
                                       {"k: values with the checksum", &k},
@@ -379,9 +380,8 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
     if (team.mpi)
-        distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, c, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
-        });
+        distributed::run_mpi(
+            [&](Communicator& comm) { agree_on_call(comm, team, false, c, q, k, v, o, exchange, sharding.sizes); });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute);
     const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, o, in_q, in_k, in_v, report)
                                                 : forward_of<float>(team, sharding, c, o, in_q, in_k, in_v, report);
@@ -399,9 +399,8 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention_grad", exchange, c.compute);
     if (team.mpi)
-        distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, c, q, k, v, o, exchange, static_cast<Index>(sharding.sizes.size()));
-        });
+        distributed::run_mpi(
+            [&](Communicator& comm) { agree_on_call(comm, team, true, c, q, k, v, o, exchange, sharding.sizes); });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute), in_dO = dO.to(c.compute);
     const auto compute = [&]<class T>(T) {
         Forward given;

@@ -52,6 +52,7 @@ Index QueuedCommunicator::finish(int posted) {
         hold(*groups_[static_cast<std::size_t>(held_ - 1)]);
     }
     message.group = 0;
+    finish_said(message);
     if (!message.received) return 0;
     try {
         for (;;) {

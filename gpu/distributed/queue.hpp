@@ -1,4 +1,4 @@
-// The communicator of engine = "nccl" for data that stay on the GPU: nothing in it waits on the CPU.
+// The communicator of engine = "nccl" for data that stay on the GPU: what it sends and computes is queued.
 #pragma once
 
 #include <cstring>

@@ -139,8 +139,10 @@ Team::Team(Communicator& meeting) : Team() {
                 fail("engine: \"nccl\", ranks ", other, " and ", r,
                      " have the same GPU, expected a GPU for every process: start as many as there are GPUs");
     std::memcpy(&id, all.data() + offsetof(Place, nccl_id), sizeof id);
+    // What may fail on one of them alone comes first, for the others would wait within NCCL.
+    Rank& rank = add_rank(meeting.rank(), device);
+    meeting.barrier();
     begin([&] {
-        Rank& rank = add_rank(meeting.rank(), device);
         const CurrentDevice there(device);
         check(nccl().init_rank(&rank.comm, size_, id, rank.number), "starting NCCL");
     });
@@ -324,7 +326,7 @@ int NcclCommunicator::post_send(const void* data, std::size_t bytes, int to, Ind
         const std::lock_guard lock(team_.mutex_);
         team_.rounds_[static_cast<std::size_t>(rank() * size() + to)].push_back(round);
     }
-    return remember({const_cast<void*>(data), bytes, to, false, started_ + 1, 0});
+    return remember({const_cast<void*>(data), bytes, to, false, started_ + 1, sent_++});
 }
 
 int NcclCommunicator::post_receive(void* data, std::size_t bytes, int from) {
@@ -337,6 +339,7 @@ int NcclCommunicator::post_receive(void* data, std::size_t bytes, int from) {
 
 Index NcclCommunicator::finish(int posted) {
     Message& message = posted_[static_cast<std::size_t>(posted)];
+    finish_said(message);
     if (message.group > started_) start();
     if (message.group > done_) {
         wait_for(*mine_.messages);
@@ -344,6 +347,12 @@ Index NcclCommunicator::finish(int posted) {
     }
     message.group = 0;
     return message.received ? round_of(message) : 0;  // it has come, so it was posted
+}
+
+// Few bytes, which MPI has taken away by now: nothing is waited for.
+void NcclCommunicator::finish_said(const Message& message) {
+    if (!team_.processes() || message.received) return;
+    rounds_sent_[static_cast<std::size_t>(message.number)].transfer.wait();
 }
 
 Index NcclCommunicator::round_of(const Message& message) {

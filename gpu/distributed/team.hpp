@@ -136,7 +136,7 @@ protected:
         int peer;
         bool received;
         Index group;   // in which it is started, from 1; 0: free
-        Index number;  // among the messages from this peer
+        Index number;  // among the messages from this peer, or all that are sent
     };
     // The round of a message, from the memory of one process to that of another.
     struct SaidRound {
@@ -149,7 +149,8 @@ protected:
     void abandon() noexcept;
     // The round of a received message that its sender has posted; -1: it has not yet.
     Index round_of(const Message&);
-    void look();  // ends this rank where another has failed
+    void finish_said(const Message&);  // of a sent one
+    void look();                       // ends this rank where another has failed
 
     Team& team_;
     distributed::Communicator& meeting_;
@@ -162,6 +163,7 @@ protected:
     std::unique_ptr<distributed::Communicator> teller_;
     std::deque<SaidRound> rounds_sent_;
     std::vector<std::deque<SaidRound>> rounds_received_;
+    Index sent_ = 0;                // messages
     Index started_ = 0, done_ = 0;  // groups
     const int exceptions_;          // that were on their way when this was made
 };

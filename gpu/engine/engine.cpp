@@ -4,7 +4,6 @@
 #include "gpu/base/error.hpp"
 
 #ifdef CAUSEWAY_NCCL
-#include "core/distributed/collectives.hpp"
 #include "core/distributed/mpi.hpp"
 #include "gpu/base/device.hpp"
 #include "gpu/distributed/team.hpp"
@@ -50,16 +49,23 @@ public:
         }
     }
 
-    void run_processes(const Program& program) override {
+    void check_processes() override {
         devices();
-        distributed::run_mpi([&](Communicator& comm) {
-            refuse_after_failure(comm);
-            if (!processes_) processes_ = std::make_unique<Team>(comm);
-        });
+        if (failed_)
+            fail(
+                "engine: \"nccl\", a call on the GPUs of several processes has failed in the middle, expected none "
+                "that "
+                "did: no such call can follow in this job");
+    }
+    // What is on its way when one fails cannot be told from what comes later.
+    void run_processes(const Program& program) override {
+        check_processes();
         try {
+            if (!processes_)
+                distributed::run_mpi([&](Communicator& comm) { processes_ = std::make_unique<Team>(comm); });
             processes_->run(program);
         } catch (...) {
-            failed_ = !processes_->usable();
+            failed_ = !processes_ || !processes_->usable();
             throw;
         }
     }
@@ -75,18 +81,6 @@ private:
     template <class E>
     static std::unique_ptr<OnDevice<E>> worker_of(Communicator& comm, const Share<E>& share) {
         return flash_worker(dynamic_cast<NcclCommunicator&>(comm).mine(), type_of(share.type), share);
-    }
-
-    // What ranks have on their way when one fails cannot be told from what comes later.
-    void refuse_after_failure(Communicator& comm) const {
-        const char mine = failed_ ? 1 : 0;
-        std::vector<char> all(static_cast<std::size_t>(comm.size()));
-        distributed::all_gather(comm, distributed::all_ranks(comm), &mine, 1, all.data());
-        for (std::size_t r = 0; r < all.size(); ++r)
-            if (all[r] != 0)
-                fail("engine: \"nccl\", rank ", r,
-                     " has failed in the middle of an earlier call on GPUs, expected none that did: no such call can "
-                     "follow in this job");
     }
 
     std::unique_ptr<Team> team_, processes_;
@@ -105,6 +99,7 @@ public:
     void check_sizes(const distributed::Sizes&) override { devices(); }
     void run(int, const Program&) override { devices(); }
     void run_processes(const Program&) override { devices(); }
+    void check_processes() override { devices(); }
     std::unique_ptr<OnDevice<float>> worker(Communicator&, const Share<float>&) override { fail("engine: no worker"); }
     std::unique_ptr<OnDevice<std::uint16_t>> worker(Communicator&, const Share<std::uint16_t>&) override {
         fail("engine: no worker");

@@ -9,6 +9,7 @@
 #include "core/base/text.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/gated/registry.hpp"
+#include "gpu/calls/linear_attention.hpp"
 #include "gpu/sharded/run.hpp"
 
 namespace causeway::gpu::sharded {
@@ -33,6 +34,18 @@ inline void add_sharding(std::vector<Given>& out, const Sharding& sharding, cons
     out.push_back(given_text("exchange: with the checksum", sharding.exchange));
     out.push_back({"sizes: number of lengths", static_cast<std::int64_t>(sharding.sizes.size())});
     if (!workers.parts) out.push_back({"q: length", N});
+}
+
+// The tensors of a call on whole ones.
+template <class Options>
+std::vector<std::pair<const char*, const Tensor*>> compared(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                            const gated::Call& call, const Options& o) {
+    std::vector<std::pair<const char*, const Tensor*>> out{
+        {"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}};
+    if (call.sizes.gates > 0) out.emplace_back("log_decay: values with the checksum", &call.log_decay);
+    if (causeway::gated::has_delta(call.sizes.update)) out.emplace_back("beta: values with the checksum", &call.beta);
+    if (o.state) out.emplace_back("state: values with the checksum", &*o.state);
+    return out;
 }
 
 template <class Options>

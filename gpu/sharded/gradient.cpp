@@ -18,20 +18,17 @@ public:
           last_gradients_(last_gradients),
           first_gradients_(first_gradients) {}
 
-    void last_gradients(Stops stops, float* dS) const override {
-        const Span s = states(stops);
-        if (last_gradients_) queue_copy(last_gradients_ + s.first * size(), s.n * size(), dS, tokens_.stream());
-        else queue_zeros(dS, s.n * size(), tokens_.stream());
-    }
-    void first_gradients(Stops stops, const float* dS) override {
-        const Span s = states(stops);
-        queue_copy(dS, s.n * size(), first_gradients_ + s.first * size(), tokens_.stream());
-    }
+    void last_gradients(Stops stops, float* dS) const override { from_given(stops, last_gradients_, dS); }
+    void first_gradients(Stops stops, const float* dS) override { to_given(stops, dS, first_gradients_); }
     void forths(Stops stops, const float* S, float* dS) override {
         queue_copy(S, static_cast<Index>(stops.size()) * size(), dS, tokens_.stream());
-        tokens_.advance(states(stops), all(), dS);
+        advances(stops, dS);
     }
-    void backs(Stops stops, const float* S, float* dS) override { grad_tokens_.back(states(stops), all(), S, dS); }
+    void backs(Stops stops, const float* S, float* dS) override {
+        each_span(stops, [&](Span of, Index before) {
+            grad_tokens_.back(of, all(), S + before * size(), dS + before * size());
+        });
+    }
 
     bool may_forget_both_ways() const override { return grad_tokens_.gates(); }
     std::vector<char> forgets_both_ways(Stops stops) override {

@@ -144,9 +144,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const int home = sharded::current_device();
     const std::string exchange = exchange_of(sharding);
     sharded::agree(workers, distributed::Call::gpu_linear, sharded::given_of(n, o, sharding, workers),
-                   {{"q: values with the checksum", &q},
-                    {"k: values with the checksum", &k},
-                    {"v: values with the checksum", &v}});
+                   sharded::compared(q, k, v, call, o), sharding.sizes, o.stream);
     const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);
     const Tensor O(q.dtype(), n.output, o.stream);
     const States states(o.state, n.state_shape, o.stream);
@@ -227,10 +225,10 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     all.block = o.block.value_or(0);
     // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
     // forget.
-    sharded::agree(workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
-                   {{"B: values with the checksum", &B},
-                    {"C: values with the checksum", &C},
-                    {"V: values with the checksum", &V}});
+    sharded::agree(
+        workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
+        {{"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}},
+        sharding.sizes, o.stream);
     const bool in_steps = sharded::on_all(workers, method.steps && (n.N == 0 || method.steps->possible(all)));
     const Starts parts = workers.parts ? sharded::starts_of(workers, sharding, n.N, unit) : Starts{0, n.N};
     const Index kept = kept_heads(n.heads, gamma, B.type(), parts.back() / p);

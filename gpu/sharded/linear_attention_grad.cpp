@@ -27,7 +27,7 @@ Tensor sum_of_parts(const Sharding& sharding, const Tensor& x, cudaStream_t stre
     const Workers workers = sharded::workers_of(sharding);
     if (!workers.processes || !workers.parts) return x;
     causeway::Tensor sum = x.cpu(stream);
-    distributed::run_mpi([&](distributed::Communicator& comm) {
+    sharded::meet([&](distributed::Communicator& comm) {
         const Index n = sum.size();
         std::vector<float> all(static_cast<std::size_t>(n * comm.size()));
         distributed::all_gather(comm, distributed::all_ranks(comm), sum.data<float>(), n, all.data());
@@ -63,11 +63,9 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     const int home = sharded::current_device();
     std::vector<distributed::Given> given = sharded::given_of(n, o, sharding, workers);
     given.push_back({"dstate: given", dstate.has_value(), distributed::truth});
-    sharded::agree(workers, distributed::Call::gpu_linear_grad, given,
-                   {{"q: values with the checksum", &q},
-                    {"k: values with the checksum", &k},
-                    {"v: values with the checksum", &v},
-                    {"dO: values with the checksum", &dO}});
+    auto values = sharded::compared(q, k, v, call, o);
+    values.emplace_back("dO: values with the checksum", &dO);
+    sharded::agree(workers, distributed::Call::gpu_linear_grad, given, values, sharding.sizes, o.stream);
     const bool given_parts = workers.parts || !sharding.sizes.empty();
     const Starts starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
                                       : sharded::backward_starts(n.N, workers.p, sharded::unit);
@@ -153,6 +151,12 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     check_causal_gradient(n, V, dO, o);
     if (o.normalize) fail("normalize: true, but on several GPUs there is no gradient of outputs divided by their sums");
+    sharded::agree(
+        sharded::workers_of(sharding), distributed::Call::gpu_causal_grad,
+        {{"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
+         {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
+         {"ddecay:", decay_too, distributed::truth}},
+        {}, {}, o.stream);
     const bool gates = !o.decay.empty();
     LinearOptions as_gated;
     as_gated.update = gates ? "gated" : "linear", as_gated.scale = o.scale, as_gated.stream = o.stream;

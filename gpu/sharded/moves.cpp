@@ -33,27 +33,34 @@ void copy_places(const Whole& x, const Places& places, char* block, bool to_bloc
     }
 }
 
-// A block of tokens to or from another rank.
-struct Block {
-    int peer;
+// Tokens to or from other ranks, the same to all of them.
+struct Packed {
+    std::vector<int> peers;
     Places places;
-    Buffer data;
-    Transfer transfer{};
+    Buffer data{};
+    std::vector<Transfer> transfers{};
 };
 
-// Sends what lies in `out` of x and receives what belongs in `in` of y.
-void exchange(QueuedCommunicator& comm, const Whole& x, std::vector<Block> out, const Whole& y, std::vector<Block> in) {
-    const auto room = [&](const Whole& of, Block& b) {
+// Sends what lies in `out` of x and receives what belongs in `in` of y, each from one rank.
+void exchange(QueuedCommunicator& comm, const Whole& x, std::vector<Packed> out, const Whole& y,
+              std::vector<Packed> in) {
+    const auto room = [&](const Whole& of, Packed& b) {
         b.data = Buffer(static_cast<std::size_t>(of.rows) * bytes_of(of, tokens_of(b.places)), comm.stream());
     };
-    for (Block& b : out) room(x, b), copy_places(x, b.places, b.data.as<char>(), true, comm.stream());
-    for (Block& b : in) room(y, b);
-    for (Block& b : out) b.transfer = comm.send(b.data.as<char>(), static_cast<Index>(b.data.bytes()), b.peer);
-    for (Block& b : in) b.transfer = comm.receive(b.data.as<char>(), static_cast<Index>(b.data.bytes()), b.peer);
+    const auto each = [](std::vector<Packed>& blocks, auto&& post) {
+        for (Packed& b : blocks)
+            for (const int peer : b.peers)
+                b.transfers.push_back(post(b.data.as<char>(), static_cast<Index>(b.data.bytes()), peer));
+    };
+    for (Packed& b : out) room(x, b), copy_places(x, b.places, b.data.as<char>(), true, comm.stream());
+    for (Packed& b : in) room(y, b);
+    each(out, [&](char* data, Index n, int peer) { return comm.send(data, n, peer); });
+    each(in, [&](char* data, Index n, int peer) { return comm.receive(data, n, peer); });
     comm.start();
-    for (Block& b : in) b.transfer.wait();
-    for (Block& b : out) b.transfer.wait();
-    for (Block& b : in) copy_places(y, b.places, b.data.as<char>(), false, comm.stream());
+    for (std::vector<Packed>* blocks : {&in, &out})
+        for (Packed& b : *blocks)
+            for (Transfer& t : b.transfers) t.wait();
+    for (Packed& b : in) copy_places(y, b.places, b.data.as<char>(), false, comm.stream());
 }
 
 // Of the pieces that lie one after the other in `mine`, the places of the tokens that are in `others` too.
@@ -75,20 +82,19 @@ const std::vector<kit::Span>& of(const Shares& shares, int rank) { return shares
 }  // namespace
 
 void gather_tokens(QueuedCommunicator& comm, const Shares& shares, const Whole& x) {
-    std::vector<Block> out, in;
-    for (int r = 0; r < comm.size(); ++r) {
-        if (r == comm.rank()) continue;
-        out.push_back({r, of(shares, comm.rank()), {}}), in.push_back({r, of(shares, r), {}});
-    }
+    std::vector<Packed> out, in;
+    out.push_back({{}, of(shares, comm.rank())});
+    for (int r = 0; r < comm.size(); ++r)
+        if (r != comm.rank()) out[0].peers.push_back(r), in.push_back({{r}, of(shares, r)});
     exchange(comm, x, std::move(out), x, std::move(in));
 }
 
 void redistribute(QueuedCommunicator& comm, const Shares& from, const Whole& x, const Shares& to, const Whole& y) {
     const int me = comm.rank();
-    std::vector<Block> out, in;
+    std::vector<Packed> out, in;
     for (int r = 0; r < comm.size(); ++r) {
         if (r == me) continue;
-        out.push_back({r, common(of(from, me), of(to, r)), {}}), in.push_back({r, common(of(to, me), of(from, r)), {}});
+        out.push_back({{r}, common(of(from, me), of(to, r))}), in.push_back({{r}, common(of(to, me), of(from, r))});
     }
     exchange(comm, x, std::move(out), y, std::move(in));
     // Its own tokens, in the same order on both sides: of a token of either side the other has one.

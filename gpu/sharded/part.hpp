@@ -35,19 +35,20 @@ public:
     TokenPart(Tokens& tokens, const float* first_states, float* last_states)
         : tokens_(tokens), first_states_(first_states), last_states_(last_states) {}
 
-    void firsts(Stops stops, float* S) const override {
-        const Span s = states(stops);
-        if (first_states_) queue_copy(first_states_ + s.first * size(), s.n * size(), S, tokens_.stream());
-        else queue_zeros(S, s.n * size(), tokens_.stream());
+    void firsts(Stops stops, float* S) const override { from_given(stops, first_states_, S); }
+    void lasts(Stops stops, const float* S) override { to_given(stops, S, last_states_); }
+    void runs(Stops stops, float* S) override {
+        each_span(stops, [&](Span of, Index before) { tokens_.outputs(of, all(), S + before * size()); });
     }
-    void lasts(Stops stops, const float* S) override {
-        const Span s = states(stops);
-        if (last_states_) queue_copy(S, s.n * size(), last_states_ + s.first * size(), tokens_.stream());
+    void advances(Stops stops, float* S) const override {
+        each_span(stops, [&](Span of, Index before) { tokens_.advance(of, all(), S + before * size()); });
     }
-    void runs(Stops stops, float* S) override { tokens_.outputs(states(stops), all(), S); }
-    void advances(Stops stops, float* S) const override { tokens_.advance(states(stops), all(), S); }
-    void maps(Stops stops, float* A) const override { tokens_.map(states(stops), A); }
-    void prepares(Stops stops) override { tokens_.prepare(states(stops)); }
+    void maps(Stops stops, float* A) const override {
+        each_span(stops, [&](Span of, Index before) { tokens_.map(of, A + before * tokens_.carry()); });
+    }
+    void prepares(Stops stops) override {
+        each_span(stops, [&](Span of, Index) { tokens_.prepare(of); });
+    }
     void clear(float* x, Index n) const override { queue_zeros(x, n, tokens_.stream()); }
     void copy(const float* from, Index n, float* to) const override { queue_copy(from, n, to, tokens_.stream()); }
     void applies(const Route& z, Index n, const float* A, const float* B, const float* S, float* out) const override {
@@ -75,10 +76,11 @@ public:
             differs_ = Buffer(static_cast<std::size_t>(tokens_.states()) * sizeof(std::int32_t), tokens_.stream());
             check(cudaMemsetAsync(differs_.data(), 0, differs_.bytes(), tokens_.stream()), "comparing states");
         }
-        const Span of = states(stops);
-        find_differing(of.n, static_cast<int>(tokens_.rows()), static_cast<int>(tokens_.columns()),
-                       tokens_.carry() > tokens_.rows(), tokens_.rounding(), S, handed,
-                       differs_.as<std::int32_t>() + of.first, tokens_.stream());
+        each_span(stops, [&](Span of, Index before) {
+            find_differing(of.n, static_cast<int>(tokens_.rows()), static_cast<int>(tokens_.columns()),
+                           tokens_.carry() > tokens_.rows(), tokens_.rounding(), S + before * size(),
+                           handed + before * size(), differs_.as<std::int32_t>() + of.first, tokens_.stream());
+        });
         return std::vector<char>(stops.size());
     }
     std::vector<char> remains(Stops stops) override {
@@ -98,9 +100,31 @@ public:
     Work advance_work(Index) const override { return {}; }
 
 protected:
-    // Of one call: neighbours.
-    static Span states(Stops stops) {
-        return {stops.empty() ? 0 : stops.front().state, static_cast<std::int64_t>(stops.size())};
+    // f(states, states before them) for those of the stops that are neighbours: kernels take them at once.
+    template <class F>
+    static void each_span(Stops stops, F&& f) {
+        for (std::size_t k = 0; k < stops.size();) {
+            std::size_t end = k + 1;
+            while (end < stops.size() && are_neighbours(stops, end)) ++end;
+            f(Span{stops[k].state, static_cast<std::int64_t>(end - k)}, static_cast<Index>(k));
+            k = end;
+        }
+    }
+    static bool are_neighbours(Stops stops, std::size_t second) {
+        return stops[second].state == stops[second - 1].state + 1;
+    }
+    // S <- those of all states that the caller gave, null: zeros; and the other way, null: not wanted.
+    void from_given(Stops stops, const float* given, float* S) const {
+        each_span(stops, [&](Span of, Index before) {
+            float* const to = S + before * size();
+            if (given) queue_copy(given + of.first * size(), of.n * size(), to, tokens_.stream());
+            else queue_zeros(to, of.n * size(), tokens_.stream());
+        });
+    }
+    void to_given(Stops stops, const float* S, float* given) const {
+        each_span(stops, [&](Span of, Index before) {
+            if (given) queue_copy(S + before * size(), of.n * size(), given + of.first * size(), tokens_.stream());
+        });
     }
     Span all() const { return {0, tokens_.length()}; }
     Index size() const { return tokens_.elements(); }
@@ -119,12 +143,12 @@ protected:
             std::size_t end = k + 1;
             constexpr std::int64_t tokens_of_a_start = 262144;
             std::int64_t sum = tokens(k), most = sum;
-            for (; end < stops.size(); ++end) {
+            for (; end < stops.size() && are_neighbours(stops, end); ++end) {
                 const std::int64_t n = tokens(end), longest = std::max(most, n);
                 if (longest * static_cast<std::int64_t>(end - k + 1) - sum - n > tokens_of_a_start) break;
                 sum += n, most = longest;
             }
-            f(states(stops.subspan(k, end - k)), most, static_cast<Index>(k) * size());
+            f(Span{stops[k].state, static_cast<std::int64_t>(end - k)}, most, static_cast<Index>(k) * size());
             k = end;
         }
     }

@@ -29,6 +29,7 @@ Workers workers_of(const Sharding& o) {
         fail("sizes: given with sharded = true, expected none: every rank's part is as long as its tensors");
     if (distributed::mpi_size() > 1) {
         out.processes = true, out.p = distributed::mpi_size();
+        distributed::nccl().check_processes();
         out.timeout = std::make_shared<const distributed::MpiTimeout>(o.timeout);
         if (o.shards != 0 && o.shards != out.p)
             fail("shards: ", o.shards, ", expected ", out.p, ", the number of MPI ranks, or none");
@@ -46,29 +47,40 @@ Workers workers_of(const Sharding& o) {
 namespace {
 
 // Of up to 256 elements, spread over all.
-std::int64_t sampled_checksum(const Tensor& x) {
+std::int64_t sampled_checksum(const Tensor& x, cudaStream_t stream) {
     const Index samples = std::min<Index>(x.size(), 256);
     const std::size_t element = size_of(x.dtype());
     std::vector<std::uint32_t> bits(static_cast<std::size_t>(samples), 0);
     if (samples == 0) return 0;
     const std::size_t step = static_cast<std::size_t>(x.size() / samples) * element;
-    copy_rows({bits.data(), sizeof bits[0], x.data(), step, element, bits.size()}, nullptr, "comparing tensors");
-    check(cudaStreamSynchronize(nullptr), "comparing tensors");
+    copy_rows({bits.data(), sizeof bits[0], x.data(), step, element, bits.size()}, stream, "comparing tensors");
+    check(cudaStreamSynchronize(stream), "comparing tensors");
     return distributed::checksum(bits.data(), samples);
 }
 
 }  // namespace
 
-void agree(const Workers& workers, distributed::Call call, std::vector<distributed::Given> given,
-           const std::vector<std::pair<const char*, const Tensor*>>& values) {
-    if (!workers.processes) return;
-    if (!workers.parts)
-        for (const auto& [name, x] : values) given.push_back({name, sampled_checksum(*x)});
+void meet(const distributed::Program& program) {
     distributed::run_mpi([&](distributed::Communicator& comm) {
+        comm.heed_ends();
+        program(comm);
+    });
+}
+
+void agree(const Workers& workers, distributed::Call call, const std::vector<distributed::Given>& given,
+           const std::vector<std::pair<const char*, const Tensor*>>& values, const std::vector<Index>& sizes,
+           cudaStream_t stream) {
+    if (!workers.processes) return;
+    std::vector<distributed::Given> of_values;
+    if (!workers.parts)
+        for (const auto& [name, x] : values) of_values.push_back({name, sampled_checksum(*x, stream)});
+    meet([&](distributed::Communicator& comm) {
         distributed::agree_on_call(comm, call);
-        // First how many, since parts compare fewer.
+        // Each says how much is compared next.
         distributed::agree(comm, {{"sharded:", workers.parts, distributed::truth}});
         distributed::agree(comm, given);
+        distributed::agree(comm, of_values);
+        distributed::agree(comm, causeway::sharded::given_sizes(sizes));
     });
 }
 
@@ -76,7 +88,7 @@ Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk
     if (!workers.parts) return causeway::sharded::starts_of(o, N, workers.p, chunk);
     Starts starts{0, N};
     if (workers.processes)
-        distributed::run_mpi([&](distributed::Communicator& comm) {
+        meet([&](distributed::Communicator& comm) {
             causeway::sharded::Team team;
             team.parts = true;
             starts = causeway::sharded::starts_of(comm, team, o, N, chunk);
@@ -86,7 +98,7 @@ Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk
 
 bool on_all(const Workers& workers, bool holds) {
     if (!workers.processes) return holds;
-    distributed::run_mpi([&](distributed::Communicator& comm) {
+    meet([&](distributed::Communicator& comm) {
         const char mine = holds ? 1 : 0;
         std::vector<char> all(static_cast<std::size_t>(comm.size()));
         distributed::all_gather(comm, distributed::all_ranks(comm), &mine, 1, all.data());

@@ -37,10 +37,15 @@ struct Workers {
 // Throws Error naming the option.
 Workers workers_of(const Sharding& o);
 
-// Processes compare that they make the same call, with the same options and tensors (`values`, unless they are parts).
-// Throws Error on all of them where they do not.
-void agree(const Workers& workers, distributed::Call call, std::vector<distributed::Given> given,
-           const std::vector<std::pair<const char*, const Tensor*>>& values);
+// Runs `program` on this process's rank of all, for messages of the CPU alone; ends where another one has given up a
+// call.
+void meet(const distributed::Program& program);
+
+// Processes compare that they make the same call, with the same options and tensors (`values`, unless they are parts;
+// as many as `given` says), which have been written on the stream. Throws Error on all of them where they do not.
+void agree(const Workers& workers, distributed::Call call, const std::vector<distributed::Given>& given,
+           const std::vector<std::pair<const char*, const Tensor*>>& values, const std::vector<Index>& sizes,
+           cudaStream_t stream);
 
 // Where the parts begin, in whole chunks where neither the options nor the parts say so.
 Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk);

@@ -27,6 +27,7 @@ using sharded::Workers;
 struct Cut {
     SoftmaxRing ring;
     Shares query_parts, key_parts;
+    bool empty = false;  // nothing is to be computed, on any rank
 };
 
 // The same on all ranks before any work.
@@ -51,7 +52,7 @@ Cut cut_of(const attention::Sizes& n, const Sharding& sharding, const Workers& w
 }
 
 void agree(const Workers& workers, distributed::Call call, const attention::Sizes& n, const Sharding& sharding,
-           const std::vector<std::pair<const char*, const Tensor*>>& values) {
+           const std::vector<std::pair<const char*, const Tensor*>>& values, cudaStream_t stream) {
     std::vector<distributed::Given> given{sharded::given_type("q:", n.dtype),
                                           {"q: batch", n.batch},
                                           {"k: heads", n.heads},
@@ -62,14 +63,14 @@ void agree(const Workers& workers, distributed::Call call, const attention::Size
                                           sharded::given_number("scale:", n.scale)};
     sharded::add_sharding(given, sharding, workers, n.N);
     if (!workers.parts) given.push_back({"k: length", n.M});
-    sharded::agree(workers, call, given, values);
+    sharded::agree(workers, call, given, values, sharding.sizes, stream);
 }
 
 // Tokens of queries or keys as a rank computes with them: places of the caller's tensors, or of copies of the rank's
 // own, which other ranks bring and to which the results go back.
-class Tokens {
+class RingTokens {
 public:
-    Tokens(QueuedCommunicator& comm, const Shares& used, const Shares& parts, Index rows, Index N, int home)
+    RingTokens(QueuedCommunicator& comm, const Shares& used, const Shares& parts, Index rows, Index N, int home)
         : comm_(comm), used_(used), parts_(parts), rows_(rows), N_(N), home_(home) {
         Index place = 0;
         for (const kit::Span& t : used[static_cast<std::size_t>(comm.rank())]) {
@@ -121,13 +122,13 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const auto& n = call.sizes;
     const Workers workers = sharded::workers_of(sharding);
     const int home = sharded::current_device();
-    agree(workers, distributed::Call::gpu_softmax, n, sharding,
-          {{"q: values with the checksum", &q},
-           {"k: values with the checksum", &k},
-           {"v: values with the checksum", &v}});
+    agree(
+        workers, distributed::Call::gpu_softmax, n, sharding,
+        {{"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}},
+        o.stream);
     const Cut cut = cut_of(n, sharding, workers);
     const SoftmaxRing& z = cut.ring;
-    if (sharded::on_all(workers, n.d == 0 || n.M == 0 || call.args.empty() || n.dv == 0))
+    if (cut.empty)
         return {softmax_attention(q, k, v, o), sharded::idle_report("softmax_attention", "ring", q.dtype(), workers)};
     ShardedSoftmaxResult out;
     out.O = Tensor(q.dtype(), n.output, o.stream), out.lse = Tensor(DType::f32, n.rows, o.stream);
@@ -135,7 +136,7 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const auto program = [&](QueuedCommunicator& comm) {
         sharded::RingTensors x;
         x.type = q.type();
-        Tokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
+        RingTokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
             of_keys(comm, z.keys, cut.key_parts, rows, n.M, home);
         comm.begin();
         const Whole all_q = of_queries.bring(q, n.d), all_k = of_keys.bring(k, n.d), all_v = of_keys.bring(v, n.dv),
@@ -193,10 +194,11 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
           {{"q: values with the checksum", &q},
            {"k: values with the checksum", &k},
            {"v: values with the checksum", &v},
-           {"dO: values with the checksum", &dO}});
+           {"dO: values with the checksum", &dO}},
+          o.stream);
     const Cut cut = cut_of(n, sharding, workers);
     const SoftmaxRing& z = cut.ring;
-    if (sharded::on_all(workers, n.d == 0 || n.M == 0 || call.args.empty() || n.dv == 0))
+    if (cut.empty)
         return {softmax_attention_grad(q, k, v, dO, o, forward),
                 sharded::idle_report("softmax_attention_grad", "ring", q.dtype(), workers)};
     const SoftmaxResult there = sharded::on_all(workers, forward.has_value())
@@ -211,7 +213,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
         const auto part = [&](Held held, const Whole& x, const kit::Span& t, bool in) -> Local& {
             return tensors.emplace_back(comm, held, x, t.first, t.n, in);
         };
-        Tokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
+        RingTokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
             of_keys(comm, z.keys, cut.key_parts, rows, n.M, home);
         comm.begin();
         const Whole all_q = of_queries.bring(q, n.d), all_O = of_queries.bring(there.O, n.dv),
@@ -280,10 +282,10 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
     sharding.shards = o.shards, sharding.sizes = o.sizes, sharding.timeout = o.timeout;
     const Workers workers = sharded::workers_of(sharding);
     const int home = sharded::current_device();
-    agree(workers, distributed::Call::gpu_tree, n, sharding,
-          {{"q: values with the checksum", &q},
-           {"k: values with the checksum", &k},
-           {"v: values with the checksum", &v}});
+    agree(
+        workers, distributed::Call::gpu_tree, n, sharding,
+        {{"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}},
+        nullptr);
     const std::vector<Index> starts = distributed::starts_of(o, n.M, workers.p);
     ShardedSoftmaxResult out;
     out.O = Tensor(q.dtype(), n.output, nullptr), out.lse = Tensor(DType::f32, n.rows, nullptr);

@@ -113,7 +113,7 @@ void GatedTokens::map(Span states, float* A) {
         GatedArgs a = cut(block);
         const int64_t each = std::min(hidden_tokens, N_);
         const Buffer zeros(static_cast<std::size_t>(block.count() * each * columns * bytes_of(a.type)), stream_);
-        check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "making values of zero");
+        if (zeros.bytes() > 0) check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "making values of zero");
         a.dv = columns;
         a.v_stride = contiguous(block.heads, each, columns);
         for (int64_t t = 0; t < N_; t += each) {

@@ -107,6 +107,7 @@ for _, N in ipairs { 1000, 100, 2048 } do
     local strong, weak = (rand(1, heads, N) * -0.5):f32(), (rand(1, heads, N) * -0.001):f32()
     local channels = (rand(1, heads, N, d) * -0.2):f32()
     local beta = rand(1, heads, N):f32()
+    local mixed = times(strong, tensor { { { 1 }, { 0 }, { 1 } } }):f32() -- the head in the middle keeps everything
     local rules = {
       { update = "linear" },
       { update = "gated", log_decay = strong },
@@ -114,6 +115,7 @@ for _, N in ipairs { 1000, 100, 2048 } do
       { update = "delta", beta = beta },
       { update = "gated_delta", log_decay = strong, beta = beta },
       { update = "gated_delta", log_decay = weak, beta = beta },
+      { update = "gated_delta", log_decay = mixed, beta = beta },
     }
     for i, rule in ipairs(rules) do
       local name = ("%s %s %d, N = %d"):format(type, rule.update, i, N)

@@ -90,6 +90,8 @@ TEST_CASE("processes on GPUs that differ, fail or are too many are told so", "[m
         .. told(softmax_attention, q, k, v, {engine = "nccl", causal = me == 0})
         .. told(causal_linear_attention, q, k, v, {engine = "nccl", decay = me == 1 and 0.5 or 0.9})
         .. told(causal_linear_attention, q, k, v, {engine = "nccl", sharded = me > 0})
+        .. told(linear_attention, q, k, v, {engine = "nccl", sizes = me == 1 and {100, 50, 50} or {50, 50, 100}})
+        .. told(causal_linear_attention_grad, q, k, v, v, {engine = "nccl", decay = me == 1 and 0.5 or 0.9})
         .. told(unshard, me == 1 and zeros(3, 4):f32():gpu() or zeros(3, 5):f32():gpu())
         .. told(linear_attention, q, k, v, {shards = 2})
         .. told(linear_attention, q, k, v, {engine = "threads"})
@@ -111,6 +113,7 @@ TEST_CASE("processes on GPUs that differ, fail or are too many are told so", "[m
           "call: softmax_attention on a GPU on rank 1, expected linear_attention on a GPU like rank 0",
           "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
           "sharded: true on rank 1, expected false like rank 0",
+          "sizes: a length of 100 on rank 1, expected 50 like rank 0",
           "x: another dimension of 4 on rank 1, expected 5 like rank 0",
           "shards: 2, expected 3, the number of MPI ranks, or none",
           "engine: \"threads\", expected \"nccl\" for tensors on the GPU"})
@@ -127,6 +130,28 @@ TEST_CASE("processes on GPUs that differ, fail or are too many are told so", "[m
                        TemporaryFolder(), "", without_gpus());
     CHECK(ends.status != 0);
     CHECK(has(ends.err, "rank 1 has ended its script while rank 0 waits for it"));
+    // One that fails in the middle of a call, the script going on.
+    const TemporaryFolder both;
+    const Output fails = run_mpi_script(2, call + R"(
+      local function told(o) return select(2, pcall(linear_attention, q, q, q, o)) end
+      local text = told {engine = "nccl"} .. "; " .. told {engine = "nccl"} .. "; " .. tostring(linear_attention(q:cpu(),
+        q:cpu(), q:cpu(), {engine = "mpi"}):size() ~= nil)
+      local file = io.open("part" .. mpi_rank(), "w")
+      file:write(text)
+      file:close()
+    )",
+                                        both, "CAUSEWAY_FAILING_RANK=0 ", without_gpus());
+    INFO(fails.err);
+    CHECK(fails.status == 0);
+    const std::string none = "a call on the GPUs of several processes has failed in the middle";
+    const std::string first = read_bytes(both / "part0"), second = read_bytes(both / "part1");
+    INFO(first << "\n" << second);
+    CHECK(has(first, "sending messages failed"));
+    CHECK(has(second, "rank 0 has given up a call that it shares with rank 1"));
+    for (const std::string& text : {first, second}) {
+        CHECK(has(text, none));
+        CHECK(has(text, "; true"));
+    }
     const Output loops = run_mpi_script(
         2,
         call +

@@ -732,13 +732,20 @@ TEST_CASE("gpu: gradients of heads that forget on several GPUs", "[gpu][nccl][sh
                     const bool large = kind == large_gradients || kind == large_values;
                     if (large && !sees_all(type, channels)) continue;
                     CAPTURE(update, channels, name(type), kind);
-                    const GatedCase c{
-                        .update = update, .heads = 4, .group = 2, .N = 4096, .dk = 64, .dv = 48, .channels = channels};
-                    const Index half = c.N / 2, state = c.heads * c.dk * c.dv;
+                    const GatedCase c{.update = update,
+                                      .batch = 2,
+                                      .heads = 4,
+                                      .group = 2,
+                                      .N = 4096,
+                                      .dk = 64,
+                                      .dv = 48,
+                                      .channels = channels};
+                    const Index half = c.N / 2, state = c.batch * c.heads * c.dk * c.dv;
                     GatedInputs in = kind == large_values ? large_before_small(c, 1e12, half - 768, type)
                                                           : rounded_to(gated_inputs(c), type);
-                    // Head h keeps everything on the ranks whose bit is set.
-                    const unsigned keeps[] = {0, 3, 1, 2};
+                    // Head h of the first batch keeps everything on the ranks whose bit is set: between such heads are
+                    // others.
+                    const unsigned keeps[] = {0, 3, 0, 1};
                     const Index columns = channels ? c.dk : 1;
                     for (Index h = 0; h < c.heads && kind == some_keep; ++h)
                         for (Index t = 0; t < c.N; ++t)

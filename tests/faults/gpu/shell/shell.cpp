@@ -1,7 +1,9 @@
 // The shell of processes under mpirun with a GPU each that does not exist (pretended.hpp): memory is the CPU's, kernels
 // compute nothing, but NCCL's messages between the processes go, by MPI: what is only moved gets there.
+// CAUSEWAY_ONE_GPU: all have the same one; CAUSEWAY_FAILING_RANK: the rank none of whose messages can be sent.
 #include <mpi.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -46,8 +48,15 @@ ncclResult_t end_communicator(ncclComm_t comm) {
     return ncclSuccess;
 }
 
+// Whether the rank is to fail, but for the few bytes by which ranks are connected.
+bool fails(std::size_t bytes) {
+    const char *const failing = std::getenv("CAUSEWAY_FAILING_RANK"), *const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    return failing && rank && std::strcmp(failing, rank) == 0 && bytes > 64;
+}
+
 ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int peer, ncclComm_t comm, cudaStream_t) {
     if (!comm) return ncclInvalidArgument;
+    if (fails(bytes)) return ncclSystemError;
     group.push_back({true, data, nullptr, bytes, peer}), of_group = ranks_of(comm);
     return ncclSuccess;
 }
@@ -65,6 +74,21 @@ ncclResult_t all_gather(const void* mine, void* out, std::size_t bytes, ncclData
                                                                                                    : ncclSystemError;
 }
 
+// Until the message is there; where a rank is to fail one that does not come is left on its way, as on a GPU.
+void wait_for(const Message& m) {
+    const auto begun = std::chrono::steady_clock::now();
+    MPI_Request request;
+    MPI_Irecv(m.to, static_cast<int>(m.bytes), MPI_CHAR, m.peer, 0, of_group, &request);
+    for (int done = 0; !done;) {
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+        if (done || !std::getenv("CAUSEWAY_FAILING_RANK")) continue;
+        if (std::chrono::steady_clock::now() - begun < std::chrono::seconds(1)) continue;
+        MPI_Cancel(&request);
+        MPI_Request_free(&request);
+        return;
+    }
+}
+
 // What is sent is kept, as the sender goes on before it has come.
 ncclResult_t end_group() {
     for (const Message& m : group) {
@@ -76,7 +100,7 @@ ncclResult_t end_group() {
         MPI_Request_free(&request);
     }
     for (const Message& m : group)
-        if (!m.sent) MPI_Recv(m.to, static_cast<int>(m.bytes), MPI_CHAR, m.peer, 0, of_group, MPI_STATUS_IGNORE);
+        if (!m.sent) wait_for(m);
     group.clear();
     return ncclSuccess;
 }
