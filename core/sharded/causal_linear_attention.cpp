@@ -244,7 +244,7 @@ private:
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,
                    const Tensor& V, const CausalOptions& o, const std::string& method, const std::string& exchange,
                    bool may_forget, const std::vector<Index>& sizes) {
-    distributed::agree_on_call(comm, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
+    sharded::agree_on_call(comm, team, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     std::vector<Given> mine{
         {"V:", static_cast<std::int64_t>(n.dtype),
@@ -263,7 +263,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
         {"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
         {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
         {"state: given", o.state ? 1 : 0, truth},
-        {"sharded:", team.parts, truth},
         {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
         {"exchange: left to the call", may_forget, truth},
         {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},

@@ -208,7 +208,7 @@ std::string bits_text(std::int64_t x) { return number_text(std::bit_cast<double>
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
                    const Tensor& v, const LinearOptions& o, const std::string& exchange, bool may_forget,
                    const std::vector<Index>& sizes) {
-    distributed::agree_on_call(comm, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
+    sharded::agree_on_call(comm, team, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
     const gated::Sizes z = gated::check_sizes(q, k, v, o);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(z.dtype),
                              [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
@@ -231,7 +231,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             {"scale:", std::bit_cast<std::int64_t>(o.scale), bits_text},
                             {"qk_l2norm:", o.qk_l2norm, truth},
                             {"state: given", o.state ? 1 : 0, truth},
-                            {"sharded:", team.parts, truth},
                             {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
                             {"exchange: left to the call", may_forget, truth},
                             {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},

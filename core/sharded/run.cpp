@@ -83,6 +83,11 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
     return starts;
 }
 
+void agree_on_call(Communicator& comm, const Team& team, distributed::Call call) {
+    distributed::agree_on_call(comm, call);
+    distributed::agree(comm, {{"sharded:", team.parts, distributed::truth}});
+}
+
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors) {
     std::vector<Given> out;
     for (const auto& [name, tensor] : tensors)

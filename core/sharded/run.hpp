@@ -37,6 +37,9 @@ void run(const Team& team, const distributed::Program& program, const distribute
 // Where the parts begin: of whole tensors by the options, else one part after the other as the ranks have them.
 Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index N, Index unit);
 
+// What ranks compare first: the call, and whether they make it on parts, which say less and other things of themselves.
+void agree_on_call(Communicator& comm, const Team& team, distributed::Call call);
+
 // The values of tensors that every rank should have alike, as what ranks compare: of up to 256 elements of each.
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors);
 

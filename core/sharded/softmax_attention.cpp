@@ -30,7 +30,7 @@ using sharded::Team;
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
                    const Tensor& k, const Tensor& v, const SoftmaxOptions& o, const std::string& exchange,
                    const std::vector<Index>& sizes) {
-    distributed::agree_on_call(comm, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
+    sharded::agree_on_call(comm, team, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
     std::vector<Given> mine{{"q:", static_cast<std::int64_t>(c.dtype),
                              [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
                             {"q: batch", c.batch},
@@ -43,7 +43,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                              [](std::int64_t x) { return in_quotes((&*attention::methods().begin() + x)->name); }},
                             {"scale:", std::bit_cast<std::int64_t>(c.scale),
                              [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
-                            {"sharded:", team.parts, truth},
                             {"exchange: \"heads\",", exchange == "heads", truth},
                             {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};

@@ -161,6 +161,10 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         .. told(me == 1 and softmax_attention or linear_attention, q, k, v, {engine = "mpi"})
         .. told(softmax_attention, q, k, v, {engine = "mpi", causal = me == 0})
         .. told(causal_linear_attention, q, k, v, {engine = "mpi", decay = me == 1 and 0.5 or 0.9})
+        .. told(linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
+        .. told(linear_attention_grad, q, k, v, v, {engine = "mpi", sharded = me == 1})
+        .. told(causal_linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
+        .. told(softmax_attention, q, k, v, {engine = "mpi", sharded = me == 1})
         .. told(linear_attention, q, k, v, {engine = "mpi", sizes = me == 1 and {10, 5, 5} or {5, 5, 10}})
         .. told(unshard, me == 1 and randn(3, 4) or randn(3, 5))
       local file = io.open("part" .. me, "w")
@@ -181,6 +185,7 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
           "exchange: number 1 on rank 1, expected 0 like rank 0", "q: values with the checksum ",
           "call: softmax_attention on rank 1, expected linear_attention like rank 0",
           "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
+          "sharded: true on rank 1, expected false like rank 0",
           "sizes: a length of 10 on rank 1, expected 5 like rank 0",
           "x: another dimension of 4 on rank 1, expected 5 like rank 0"})
         CHECK(told.find(part) != std::string::npos);
