@@ -1,12 +1,10 @@
 #include "core/sharded/causal_linear_attention.hpp"
 
 #include <atomic>
-#include <bit>
 #include <cmath>
 #include <memory>
 
 #include "core/base/parallel.hpp"
-#include "core/base/text.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/gated/forms.hpp"
 #include "core/gradient/chunk_passes.hpp"
@@ -244,11 +242,10 @@ private:
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,
                    const Tensor& V, const CausalOptions& o, const std::string& method, const std::string& exchange,
                    bool may_forget, const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
+    sharded::agree_on_call(comm, team.parts, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     std::vector<Given> mine{
-        {"V:", static_cast<std::int64_t>(n.dtype),
-         [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
+        sharded::given_type("V:", n.dtype),
         {"V: batch", n.batch},
         {"V: heads", n.heads},
         {"B: width", n.r},
@@ -258,8 +255,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                                static_cast<Index>(method.size()))},
         {"block:", o.block.value_or(0)},
         {"normalize:", o.normalize, truth},
-        {"scale:", std::bit_cast<std::int64_t>(o.scale),
-         [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
+        sharded::given_number("scale:", o.scale),
         {"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
         {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
         {"state: given", o.state ? 1 : 0, truth},

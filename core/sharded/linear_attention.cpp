@@ -1,7 +1,6 @@
 #include "core/sharded/linear_attention.hpp"
 
 #include <atomic>
-#include <bit>
 #include <memory>
 #include <numeric>
 
@@ -202,16 +201,13 @@ private:
     std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
-std::string bits_text(std::int64_t x) { return number_text(std::bit_cast<double>(x)); }
-
 // What ranks compare: everything that the result depends on and every rank should have alike.
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
                    const Tensor& v, const LinearOptions& o, const std::string& exchange, bool may_forget,
                    const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
+    sharded::agree_on_call(comm, team.parts, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
     const gated::Sizes z = gated::check_sizes(q, k, v, o);
-    std::vector<Given> mine{{"q:", static_cast<std::int64_t>(z.dtype),
-                             [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
+    std::vector<Given> mine{sharded::given_type("q:", z.dtype),
                             {"v: batch", z.batch},
                             {"v: heads", z.heads},
                             {"q: heads", z.heads * z.group / z.shared_queries},
@@ -228,7 +224,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             {"mode:", z.mode - &*gated::modes().begin(),
                              [](std::int64_t x) { return in_quotes((&*gated::modes().begin() + x)->name); }},
                             {"chunk:", o.chunk},
-                            {"scale:", std::bit_cast<std::int64_t>(o.scale), bits_text},
+                            sharded::given_number("scale:", o.scale),
                             {"qk_l2norm:", o.qk_l2norm, truth},
                             {"state: given", o.state ? 1 : 0, truth},
                             {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},

@@ -49,10 +49,8 @@ Tensor unshard(const Tensor& x, int dim) {
     Tensor out;
     distributed::run_mpi([&](Communicator& comm) {
         distributed::agree_on_call(comm, distributed::Call::move);
-        std::vector<sharded::Given> mine{{"x:", static_cast<std::int64_t>(x.dtype()),
-                                          [](std::int64_t t) -> std::string { return name(static_cast<DType>(t)); }},
-                                         {"x: dimensions", x.ndim()},
-                                         {"dim:", dim + 1}};
+        std::vector<sharded::Given> mine{
+            sharded::given_type("x:", x.dtype()), {"x: dimensions", x.ndim()}, {"dim:", dim + 1}};
         agree(comm, mine);
         std::vector<sharded::Given> lengths;
         for (int i = 0; i < x.ndim(); ++i)

@@ -83,9 +83,9 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
     return starts;
 }
 
-void agree_on_call(Communicator& comm, const Team& team, distributed::Call call) {
+void agree_on_call(Communicator& comm, bool parts, distributed::Call call) {
     distributed::agree_on_call(comm, call);
-    distributed::agree(comm, {{"sharded:", team.parts, distributed::truth}});
+    distributed::agree(comm, {{"sharded:", parts, distributed::truth}});
 }
 
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors) {

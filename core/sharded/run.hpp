@@ -1,11 +1,13 @@
 // Ranks that share a sequence: threads of this process, or processes under mpirun.
 #pragma once
 
+#include <bit>
 #include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "core/base/text.hpp"
 #include "core/distributed/agree.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/report.hpp"
@@ -38,7 +40,17 @@ void run(const Team& team, const distributed::Program& program, const distribute
 Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index N, Index unit);
 
 // What ranks compare first: the call, and whether they make it on parts, which say less and other things of themselves.
-void agree_on_call(Communicator& comm, const Team& team, distributed::Call call);
+void agree_on_call(Communicator& comm, bool parts, distributed::Call call);
+
+// A type and a number as what ranks compare.
+inline Given given_type(const char* name, DType type) {
+    return {name, static_cast<std::int64_t>(type),
+            [](std::int64_t x) -> std::string { return causeway::name(static_cast<DType>(x)); }};
+}
+inline Given given_number(const char* name, double x) {
+    return {name, std::bit_cast<std::int64_t>(x),
+            [](std::int64_t bits) { return number_text(std::bit_cast<double>(bits)); }};
+}
 
 // The values of tensors that every rank should have alike, as what ranks compare: of up to 256 elements of each.
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors);

@@ -1,6 +1,5 @@
 #include "core/sharded/softmax_attention.hpp"
 
-#include <bit>
 #include <limits>
 
 #include "core/base/text.hpp"
@@ -30,9 +29,8 @@ using sharded::Team;
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
                    const Tensor& k, const Tensor& v, const SoftmaxOptions& o, const std::string& exchange,
                    const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
-    std::vector<Given> mine{{"q:", static_cast<std::int64_t>(c.dtype),
-                             [](std::int64_t x) -> std::string { return name(static_cast<DType>(x)); }},
+    sharded::agree_on_call(comm, team.parts, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
+    std::vector<Given> mine{sharded::given_type("q:", c.dtype),
                             {"q: batch", c.batch},
                             {"k: heads", c.heads},
                             {"q: heads", c.heads * c.group},
@@ -41,8 +39,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                             {"causal:", c.causal, truth},
                             {"method:", c.method - &*attention::methods().begin(),
                              [](std::int64_t x) { return in_quotes((&*attention::methods().begin() + x)->name); }},
-                            {"scale:", std::bit_cast<std::int64_t>(c.scale),
-                             [](std::int64_t x) { return number_text(std::bit_cast<double>(x)); }},
+                            sharded::given_number("scale:", c.scale),
                             {"exchange: \"heads\",", exchange == "heads", truth},
                             {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};

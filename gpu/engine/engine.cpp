@@ -54,8 +54,7 @@ public:
         if (failed_)
             fail(
                 "engine: \"nccl\", a call on the GPUs of several processes has failed in the middle, expected none "
-                "that "
-                "did: no such call can follow in this job");
+                "that did: no such call can follow in this job");
     }
     // What is on its way when one fails cannot be told from what comes later.
     void run_processes(const Program& program) override {

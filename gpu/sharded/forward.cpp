@@ -40,9 +40,7 @@ Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t sta
     return starts;
 }
 
-Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
-    // k and v once for the map, then q, k, v and o; the last rank reads k and v of about half its tokens before.
-    constexpr double of_others = 1.0 / 6, of_last = 1.0 / 5;
+Starts weighted_starts(std::int64_t N, int p, std::int64_t unit, double of_others, double of_last) {
     const double all = (p - 1) * of_others + of_last;
     Starts starts;
     for (int r = 0; r < p; ++r)
@@ -50,6 +48,11 @@ Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
             N, std::llround(static_cast<double>(N) * r * of_others / all / static_cast<double>(unit)) * unit));
     starts.push_back(N);
     return starts;
+}
+
+Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
+    // k and v once for the map, then q, k, v and o; the last rank reads k and v of about half its tokens before.
+    return weighted_starts(N, p, unit, 1.0 / 6, 1.0 / 5);
 }
 
 Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts, Exchange exchange) {

@@ -15,7 +15,11 @@ using causeway::sharded::Starts;
 // by no rank, without the delta rule: a rank begins with the others, and then waits for the first block of these.
 Starts waiting_starts(std::int64_t N, int p, std::int64_t unit, std::int64_t states, std::int64_t kept);
 
-// The same where the states go on by a scan of maps, made of k and v by the first of a method's two steps.
+// Parts in whole `unit`s of tokens, of which the last rank has of_last where every other one has of_others.
+Starts weighted_starts(std::int64_t N, int p, std::int64_t unit, double of_others, double of_last);
+
+// Parts for ranks that are to finish together where the states go on by a scan of maps, made of k and v by the first of
+// a method's two steps.
 Starts scanned_starts(std::int64_t N, int p, std::int64_t unit);
 
 // The way of the states of `tokens`, which are those that starts gives the rank.

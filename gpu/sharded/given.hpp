@@ -1,29 +1,22 @@
 // What processes compare that make one call on their GPUs.
 #pragma once
 
-#include <bit>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/base/text.hpp"
 #include "core/gated/linear_attention.hpp"
 #include "core/gated/registry.hpp"
+#include "core/sharded/run.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/sharded/run.hpp"
 
 namespace causeway::gpu::sharded {
 
+using causeway::sharded::given_number;
+using causeway::sharded::given_type;
 using distributed::Given;
 
-inline Given given_type(const char* name, DType type) {
-    return {name, static_cast<std::int64_t>(type),
-            [](std::int64_t x) -> std::string { return causeway::name(static_cast<DType>(x)); }};
-}
-inline Given given_number(const char* name, double x) {
-    return {name, std::bit_cast<std::int64_t>(x),
-            [](std::int64_t bits) { return number_text(std::bit_cast<double>(bits)); }};
-}
 inline Given given_text(const char* name, std::string_view text) {
     std::vector<float> letters(text.begin(), text.end());
     return {name, distributed::checksum(letters.data(), static_cast<Index>(letters.size()))};

@@ -1,7 +1,5 @@
 #include "gpu/sharded/gradient.hpp"
 
-#include <cmath>
-
 #include "gpu/base/buffer.hpp"
 #include "gpu/gradient/gated.hpp"
 
@@ -70,18 +68,13 @@ void GatedGradTokens::back(Span states, Span tokens, const float* S, float* dS) 
         GatedGradArgs a = args_;
         GatedArgs& in = a.in;
         in = cut(block);
-        in.N = tokens.n;
         const std::int64_t state = block.batch * heads_ + block.head, queries = block.head * in.group;
         a.dO = moved(a.dO, in.type, in.o_stride, block.batch, queries, tokens.first);
         a.dq = moved(a.dq, in.type, in.q_stride, block.batch, queries, tokens.first);
         a.dk = moved(a.dk, in.type, in.k_stride, block.batch, block.head, tokens.first);
         a.dv = moved(a.dv, in.type, in.v_stride, block.batch, block.head, tokens.first);
-        in.q = moved(in.q, in.type, in.q_stride, 0, 0, tokens.first);
-        in.k = moved(in.k, in.type, in.k_stride, 0, 0, tokens.first);
-        in.v = moved(in.v, in.type, in.v_stride, 0, 0, tokens.first);
         Buffer g, beta, dg, dbeta;
-        in.g = gates_of(in.g, block.count(), tokens, in.gates, g);
-        in.beta = gates_of(in.beta, block.count(), tokens, 1, beta);
+        in = of_tokens(in, tokens, g, beta);
         const auto gradient_of_gates = [&](float* given, int width, Buffer& own) -> float* {
             if (!given) return nullptr;
             if (all) return given + state * N_ * width;
@@ -99,14 +92,7 @@ void GatedGradTokens::back(Span states, Span tokens, const float* S, float* dS) 
 
 Starts backward_starts(std::int64_t N, int p, std::int64_t unit) {
     // The state alone takes an eighth of the time of the gradients (gated delta rule, 32 heads, N = 131072).
-    constexpr double of_others = 8.0 / 9;
-    const double all = (p - 1) * of_others + 1;
-    Starts starts;
-    for (int r = 0; r < p; ++r)
-        starts.push_back(std::min<std::int64_t>(
-            N, std::llround(static_cast<double>(N) * r * of_others / all / static_cast<double>(unit)) * unit));
-    starts.push_back(N);
-    return starts;
+    return weighted_starts(N, p, unit, 8.0 / 9, 1);
 }
 
 void backward(Communicator& comm, const Starts& starts, GatedGradTokens& tokens, const float* first_states,

@@ -223,8 +223,6 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         keys(normal ? std::optional(normal->keys) : none, {n.batch, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
-    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
-    // forget.
     sharded::agree(
         workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
         {{"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}},
@@ -232,6 +230,8 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const bool in_steps = sharded::on_all(workers, method.steps && (n.N == 0 || method.steps->possible(all)));
     const Starts parts = workers.parts ? sharded::starts_of(workers, sharding, n.N, unit) : Starts{0, n.N};
     const Index kept = kept_heads(n.heads, gamma, B.type(), parts.back() / p);
+    // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
+    // forget.
     const std::string exchange =
         sharding.exchange == "auto" && in_steps && kept > 0 ? "all-scan" : exchange_of(sharding);
     const Starts starts = workers.parts ? parts : causal_starts(n, p, kept, exchange, in_steps, sharding);

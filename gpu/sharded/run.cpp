@@ -75,9 +75,8 @@ void agree(const Workers& workers, distributed::Call call, const std::vector<dis
     if (!workers.parts)
         for (const auto& [name, x] : values) of_values.push_back({name, sampled_checksum(*x, stream)});
     meet([&](distributed::Communicator& comm) {
-        distributed::agree_on_call(comm, call);
         // Each says how much is compared next.
-        distributed::agree(comm, {{"sharded:", workers.parts, distributed::truth}});
+        causeway::sharded::agree_on_call(comm, workers.parts, call);
         distributed::agree(comm, given);
         distributed::agree(comm, of_values);
         distributed::agree(comm, causeway::sharded::given_sizes(sizes));

@@ -73,24 +73,27 @@ GatedArgs GatedTokens::cut(const Block& block) const {
     return a;
 }
 
-const float* GatedTokens::gates_of(const float* all, int64_t heads, Span tokens, int width, Buffer& own) const {
-    if (!all || tokens.n == N_) return all;
-    own = copied(all, heads, N_, tokens, width, stream_);
-    return own.as<float>();
-}
-
-void GatedTokens::run(const Block& block, Span tokens, float* S, bool hidden) { run(cut(block), tokens, S, hidden); }
-
-void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
+GatedArgs GatedTokens::of_tokens(GatedArgs a, Span tokens, Buffer& g, Buffer& beta) const {
     a.q = moved(a.q, a.type, a.q_stride, 0, 0, tokens.first);
     a.k = moved(a.k, a.type, a.k_stride, 0, 0, tokens.first);
     a.v = moved(a.v, a.type, a.v_stride, 0, 0, tokens.first);
     a.o = moved(a.o, a.type, a.o_stride, 0, 0, tokens.first);
     a.N = tokens.n;
-    a.state = S;
+    const auto gates = [&](const float* all, int width, Buffer& own) -> const float* {
+        if (!all || tokens.n == N_) return all;
+        own = copied(all, a.B * a.H, N_, tokens, width, stream_);
+        return own.as<float>();
+    };
+    a.g = gates(a.g, a.gates, g), a.beta = gates(a.beta, 1, beta);
+    return a;
+}
+
+void GatedTokens::run(const Block& block, Span tokens, float* S, bool hidden) { run(cut(block), tokens, S, hidden); }
+
+void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
     Buffer g, beta, o;
-    a.g = gates_of(a.g, a.B * a.H, tokens, a.gates, g);
-    a.beta = gates_of(a.beta, a.B * a.H, tokens, 1, beta);
+    a = of_tokens(a, tokens, g, beta);
+    a.state = S;
     if (hidden) {
         o = Buffer(static_cast<std::size_t>(a.B * a.H * a.group * a.N * a.dv * bytes_of(a.type)), stream_);
         a.o = o.data(), a.o_stride = contiguous(a.H * a.group, a.N, a.dv);

@@ -113,9 +113,9 @@ protected:
     std::int64_t output_width() const override { return std::max<std::int64_t>(1, args_.dv) * args_.group; }
     GatedArgs cut(const Block&) const;  // all tokens of these heads
 
-    // Gates [heads, N, width] of some tokens, for kernels that take no strides of them: those themselves where they are
-    // all, else a copy in `own`.
-    const float* gates_of(const float* all, std::int64_t heads, Span tokens, int width, Buffer& own) const;
+    // Some tokens of those of cut(). Kernels take no strides of gates: unless they are of all tokens they are copied,
+    // to g and beta.
+    GatedArgs of_tokens(GatedArgs, Span tokens, Buffer& g, Buffer& beta) const;
 
 private:
     void run(GatedArgs a, Span tokens, float* S, bool hidden);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <initializer_list>
 #include <string>
 
 #include "core/distributed/mpi.hpp"
@@ -42,6 +43,32 @@ inline bool no_mpi() {
         return true;
     }
     return false;
+}
+
+// What three ranks are told by calls that they do not make alike: the same on all of them, with these parts in it, and
+// they go on. `calls`: texts, joined by "..", of told(function, arguments), in which `me` is the rank; `alive`: a call
+// of all.
+inline void check_told_alike(const std::string& inputs, const std::string& calls, const std::string& alive,
+                             std::initializer_list<const char*> parts, const std::string& program = program_path()) {
+    const TemporaryFolder folder;
+    const Output output = run_mpi_script(3, inputs + R"(
+      local me = mpi_rank()
+      local function told(f, ...) return select(2, pcall(f, ...)) .. "; " end
+      local text = )" + calls + R"(
+      local file = io.open("part" .. me, "w")
+      file:write(text)
+      file:close()
+      )" + alive + R"(
+      print("goes on")
+    )",
+                                         folder, "", program);
+    INFO(output.err);
+    CHECK(output.out == "goes on\n");
+    const std::string told = read_bytes(folder / "part0");
+    CHECK(read_bytes(folder / "part1") == told);
+    CHECK(read_bytes(folder / "part2") == told);
+    INFO(told);
+    for (const char* part : parts) CHECK(told.find(part) != std::string::npos);
 }
 
 }  // namespace causeway::testing
