@@ -16,4 +16,5 @@ for name in pairs(manual) do public[#public + 1] = name end
 
 files["experiments"] = { read_globals = public }
 files["docs/manual"] = { read_globals = public }
+files["tests/gpu"] = { read_globals = public }
 files["tests/long"] = { read_globals = public }

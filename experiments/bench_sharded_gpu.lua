@@ -40,7 +40,8 @@ local function row(name, call)
     times[i] = report.time
   end
   table.sort(times)
-  rows[#rows + 1] = { call = name, time = times[(#times + 1) // 2], waiting = report.communication, sent = report.bytes }
+  local median = times[(#times + 1) // 2]
+  rows[#rows + 1] = { call = name, time = median, waiting = report.communication, sent = report.bytes }
 end
 row("causal_linear_attention, 0-1 mask", function() return causal_linear_attention(q, k, v, { sharded = true }) end)
 row("causal_linear_attention, decays", function()

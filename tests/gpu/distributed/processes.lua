@@ -1,7 +1,7 @@
 -- Every call that processes under mpirun share, on the GPU of each, against the same call on one GPU:
 --   mpirun -n 2 causeway tests/gpu/distributed/processes.lua
--- "shapes" after it: of GPUs that compute nothing, shapes alone are compared. A pattern after that: the calls whose names
--- have it.
+-- "shapes" after it: of GPUs that compute nothing, shapes alone are compared. A pattern after that: the calls whose
+-- names have it.
 local p, me, computes, wanted = mpi_size(), mpi_rank(), arg[1] ~= "shapes", arg[2] or ""
 local checks = 0
 
@@ -15,7 +15,8 @@ local function check(name, got, want, bound)
   end
 end
 
--- The rank's tokens of [1, heads, N, width] or [1, heads, N]: the first rank has `first` of them, the others share the rest.
+-- The rank's tokens of [1, heads, N, width] or [1, heads, N]: the first rank has `first` of them, the others share the
+-- rest.
 local function part(x, first)
   local n = size(x, 3)
   local rest = p > 1 and (n - first) // (p - 1) or 0
@@ -43,7 +44,8 @@ local function sorted_keys(t)
   return keys
 end
 
--- The results of a call by name: on whole tensors, and on parts, of which those that are as long as the sequence are joined.
+-- The results of a call by name: on whole tensors, and on parts, of which those that are as long as the sequence are
+-- joined.
 local function compare(name, bound, N, call, tensors, options)
   if not name:find(wanted) then return end
   local on = {}
