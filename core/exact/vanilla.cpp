@@ -20,10 +20,10 @@ void vanilla_by_rows(const Problem<T>& p) {
     const Index N = p.N, heads = p.all_heads();
     if (N == 0) return;
     const Index rows = N < 4096 ? 64 : 256, blocks = (N + rows - 1) / rows;
-    const Index together = std::clamp<Index>(room / (N * N), 1, std::max<Index>(heads, 1));
-    Scratch<T> A(together * N, N);
-    for (Index first = 0; first < heads; first += together) {
-        const Index count = std::min(together, heads - first);
+    const Index at_once = std::clamp<Index>(room / (N * N), 1, std::max<Index>(heads, 1));
+    Scratch<T> A(at_once * N, N);
+    for (Index first = 0; first < heads; first += at_once) {
+        const Index count = std::min(at_once, heads - first);
         std::vector<std::optional<Powers<T>>> powers(static_cast<std::size_t>(count));
         for (Index i = 0; i < count; ++i) {
             const Head<T> h = p.head(first + i);
