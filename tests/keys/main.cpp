@@ -3,6 +3,7 @@
 // of Lua and new sizes of the terminal arrive faster than they are read. The last line counts sequences, faults, and
 // line editors that ended by themselves and were replaced; what was typed since the shell last answered stands above it
 // for each fault, in Lua's notation. Exit status 1 where there was one.
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -277,8 +278,10 @@ void run_session(const Request& request, Keys& keys, Clock::time_point end, Tota
         } catch (const std::runtime_error&) {  // it reads no more
         }
         if (!terminal.has_closed()) return fault("Ctrl-C leads to no prompt that answers");
-        if (const int status = terminal.wait_for_end(); status != 0)
-            fault("the shell ended with status " + std::to_string(status));
+        // Behind a Ctrl-D that has ended the session a Ctrl-C ends the program, while it still puts things away.
+        const int status = terminal.wait_for_end();
+        const bool left = terminal.signal_at_end() == SIGINT && typed.find('\004') != std::string::npos;
+        if (status != 0 && !left) fault("the shell ended with status " + std::to_string(status));
         return;
     }
 }

@@ -98,12 +98,13 @@ public:
     int wait_for_end() {
         const auto limit = std::chrono::steady_clock::now() + patience;
         while (read_more(limit)) {}
-        int status = 0;
-        if (std::chrono::steady_clock::now() >= limit || waitpid(child_, &status, 0) != child_)
+        if (std::chrono::steady_clock::now() >= limit || waitpid(child_, &status_, 0) != child_)
             throw std::runtime_error("the program did not end; it showed:\n" + shown_);
         ended_ = true;
-        return shell_status(status);
+        return shell_status(status_);
     }
+    // The signal that ended it; 0 where it ended by itself, whatever its status.
+    int signal_at_end() const { return WIFSIGNALED(status_) ? WTERMSIG(status_) : 0; }
 
     void resize(const winsize& size) { ioctl(terminal_, TIOCSWINSZ, &size); }
     void kill_program() { kill(child_, SIGKILL); }
@@ -149,6 +150,7 @@ private:
 
     int terminal_ = -1;
     pid_t child_ = -1;
+    int status_ = 0;  // of its end, as waitpid gives it
     bool ended_ = false, closed_ = false, in_escape_ = false;
     std::string raw_, shown_;
     std::size_t seen_ = 0;
