@@ -244,6 +244,7 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
             const Starts starts = c.back                       ? gpu::sharded::backward_starts(N, p, 64)
                                   : exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
                                                                : gpu::sharded::scanned_starts(N, p, 64);
+            const gpu::sharded::SharedSequences sequences({}, 1, heads, N);
             const Index first = starts[r], tokens = starts[r + 1] - first;
             const Strides s = contiguous(heads, N, width);
             const auto at = [&](const gpu::Buffer& x) { return x.as<bfloat16>() + first * width; };
@@ -283,8 +284,8 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                 }
             }
             rows.measure(comm, i, 15, [&] {
-                if (back) gpu::sharded::backward(comm, starts, *back, nullptr, nullptr, last.as<float>());
-                else gpu::sharded::forward(comm, starts, *part, exchange, nullptr, last.as<float>());
+                if (back) gpu::sharded::backward(comm, sequences, starts, *back, nullptr, nullptr, last.as<float>());
+                else gpu::sharded::forward(comm, sequences, starts, *part, exchange, nullptr, last.as<float>());
                 return comm.settle();
             });
             rows.outputs(comm, i, looked_at(back ? results->dv : in.o, heads, N, first, first + tokens));

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "core/sharded/route.hpp"
+#include "core/kit/packed.hpp"
 
 namespace causeway::gpu::sharded {
 
@@ -55,10 +55,33 @@ Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
     return weighted_starts(N, p, unit, 1.0 / 6, 1.0 / 5);
 }
 
-Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& starts, Exchange exchange) {
-    Route z = causeway::sharded::route_of({{0, 0, starts.back()}}, tokens.states(), starts, comm.rank());
+SharedSequences::SharedSequences(const std::vector<Index>& cu_seqlens, Index batch, Index of_heads, Index N)
+    : list{{0, 0, N}}, heads(batch * of_heads), packed(!cu_seqlens.empty()) {
+    if (!packed) return;
+    list.clear(), heads = of_heads;
+    for (const kit::Span& s : causeway::kit::packed_spans(cu_seqlens, batch, N)) list.push_back({0, s.first, s.n});
+}
+
+std::vector<Span> SharedSequences::of_rank(const Starts& starts, int rank) const {
+    std::vector<Span> out;
+    for (const auto& s : list) {
+        if (!packed) break;
+        const causeway::sharded::Piece piece = causeway::sharded::piece_of(s, starts, rank);
+        out.push_back({s.first + piece.offset - starts[static_cast<std::size_t>(rank)], piece.n});
+    }
+    return out;
+}
+
+Route route_of(const Communicator& comm, const Tokens& tokens, const SharedSequences& sequences, const Starts& starts,
+               Exchange exchange) {
+    Route z = causeway::sharded::route_of(sequences.list, sequences.heads, starts, comm.rank());
     z.elements = tokens.elements(), z.rows = tokens.rows(), z.carry = tokens.carry();
+    // Of packed sequences neighbours have one in common, the same heads of it if each takes all at once.
     z.alike = true;
+    if (sequences.packed) {
+        z.together = static_cast<int>(std::max<Index>(1, z.count()));
+        return z;
+    }
     const Index tokens_each = starts.back() / comm.size();  // all ranks have the same answer
     z.together = static_cast<int>(exchange == Exchange::all_scan && z.carry <= z.rows && z.slots > 0
                                       ? together_by_maps(tokens.states(), tokens_each)
@@ -66,9 +89,9 @@ Route route_of(const Communicator& comm, const Tokens& tokens, const Starts& sta
     return z;
 }
 
-void forward(Communicator& comm, const Starts& starts, Tokens& tokens, Exchange exchange, const float* first_states,
-             float* last_states) {
-    const Route z = route_of(comm, tokens, starts, exchange);
+void forward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, Tokens& tokens,
+             Exchange exchange, const float* first_states, float* last_states) {
+    const Route z = route_of(comm, tokens, sequences, starts, exchange);
     TokenPart<causeway::sharded::Part<float>> part(tokens, first_states, last_states);
     causeway::sharded::forward(comm, z, part, exchange);
 }

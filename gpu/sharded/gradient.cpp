@@ -1,6 +1,7 @@
 #include "gpu/sharded/gradient.hpp"
 
 #include "gpu/base/buffer.hpp"
+#include "gpu/base/copy.hpp"
 #include "gpu/gradient/gated.hpp"
 
 namespace causeway::gpu::sharded {
@@ -23,15 +24,13 @@ public:
         advances(stops, dS);
     }
     void backs(Stops stops, const float* S, float* dS) override {
-        each_span(stops, [&](Span of, Index before) {
-            grad_tokens_.back(of, all(), S + before * size(), dS + before * size());
-        });
+        each_span(stops,
+                  [&](Span of, Index before) { grad_tokens_.back(of, S + before * size(), dS + before * size()); });
     }
 
     bool may_forget_both_ways() const override { return grad_tokens_.gates(); }
     std::vector<char> forgets_both_ways(Stops stops) override {
-        const Index most = tokens_.length() / 4;
-        reach_ = tokens_.reach(From::end, most), first_reach_ = tokens_.reach(From::start, most);
+        reach_ = tokens_.reach(From::end), first_reach_ = tokens_.reach(From::start);
         std::vector<char> out;
         for (const auto& s : stops) {
             const auto i = static_cast<std::size_t>(s.state);
@@ -45,7 +44,7 @@ public:
         queue_zeros(none.as<float>(), static_cast<Index>(stops.size()) * size(), tokens_.stream());
         queue_zeros(dS, static_cast<Index>(stops.size()) * size(), tokens_.stream());
         each_group(stops, first_reach_, From::start, [&](Span of, std::int64_t n, Index before) {
-            grad_tokens_.back(of, {0, n}, none.as<float>() + before, dS + before);
+            grad_tokens_.back_of_first(of, n, none.as<float>() + before, dS + before);
         });
     }
     Index kept(Index) const override { return 0; }
@@ -61,33 +60,52 @@ private:
 
 }  // namespace
 
-void GatedGradTokens::back(Span states, Span tokens, const float* S, float* dS) {
-    if (tokens.n == 0) return;
-    const bool all = tokens.n == N_;
+void GatedGradTokens::back(Span states, const float* S, float* dS) {
     each_block(states, [&](const Block& block, std::int64_t before) {
-        GatedGradArgs a = args_;
-        GatedArgs& in = a.in;
-        in = cut(block);
-        const std::int64_t state = block.batch * heads_ + block.head, queries = block.head * in.group;
-        a.dO = moved(a.dO, in.type, in.o_stride, block.batch, queries, tokens.first);
-        a.dq = moved(a.dq, in.type, in.q_stride, block.batch, queries, tokens.first);
-        a.dk = moved(a.dk, in.type, in.k_stride, block.batch, block.head, tokens.first);
-        a.dv = moved(a.dv, in.type, in.v_stride, block.batch, block.head, tokens.first);
-        Buffer g, beta, dg, dbeta;
-        in = of_tokens(in, tokens, g, beta);
-        const auto gradient_of_gates = [&](float* given, int width, Buffer& own) -> float* {
-            if (!given) return nullptr;
-            if (all) return given + state * N_ * width;
-            own = Buffer(static_cast<std::size_t>(block.count() * tokens.n * width) * sizeof(float), stream_);
-            return own.as<float>();
-        };
-        a.dg = gradient_of_gates(a.dg, in.gates, dg), a.dbeta = gradient_of_gates(a.dbeta, 1, dbeta);
-        in.state = const_cast<float*>(S) + before * elements();  // the backward pass does not change it
-        a.dstate = dS + before * elements();
-        const Buffer workspace(gated_gradient_workspace(a), stream_);
-        in.workspace = {workspace.data(), workspace.bytes()};
-        gated_gradient(a, stream_);
+        back(block, block.tokens, S + before * elements(), dS + before * elements());
     });
+}
+
+void GatedGradTokens::back_of_first(Span states, std::int64_t n, const float* S, float* dS) {
+    each_block(states, [&](const Block& block, std::int64_t before) {
+        back(block, {block.tokens.first, n}, S + before * elements(), dS + before * elements());
+    });
+}
+
+void GatedGradTokens::back(const Block& block, Span tokens, const float* S, float* dS) {
+    if (tokens.n == 0) return;
+    GatedGradArgs a = args_;
+    GatedArgs& in = a.in;
+    in = cut(block);
+    const std::int64_t first = block.batch * heads_ + block.head, queries = block.head * in.group;
+    a.dO = moved(a.dO, in.type, in.o_stride, block.batch, queries, tokens.first);
+    a.dq = moved(a.dq, in.type, in.q_stride, block.batch, queries, tokens.first);
+    a.dk = moved(a.dk, in.type, in.k_stride, block.batch, block.head, tokens.first);
+    a.dv = moved(a.dv, in.type, in.v_stride, block.batch, block.head, tokens.first);
+    Buffer g, beta, dg, dbeta;
+    in = of_tokens(in, tokens, g, beta);
+    // Those of some tokens are not contiguous, and the kernel takes no strides of them.
+    const auto gradient_of_gates = [&](float* given, int width, Buffer& own) -> float* {
+        if (!given) return nullptr;
+        if (tokens.n == N_) return given + first * N_ * width;
+        own = Buffer(static_cast<std::size_t>(block.count() * tokens.n * width) * sizeof(float), stream_);
+        return own.as<float>();
+    };
+    a.dg = gradient_of_gates(a.dg, in.gates, dg), a.dbeta = gradient_of_gates(a.dbeta, 1, dbeta);
+    in.state = const_cast<float*>(S);  // the backward pass does not change it
+    a.dstate = dS;
+    const Buffer workspace(gated_gradient_workspace(a), stream_);
+    in.workspace = {workspace.data(), workspace.bytes()};
+    gated_gradient(a, stream_);
+    if (tokens.n < block.tokens.n) return;
+    const auto give = [&](const Buffer& own, float* given, int width) {
+        const auto bytes = [&](std::int64_t n) { return static_cast<std::size_t>(n * width) * sizeof(float); };
+        if (own.bytes() > 0)
+            copy_rows({given + (first * N_ + tokens.first) * width, bytes(N_), own.data(), bytes(tokens.n),
+                       bytes(tokens.n), static_cast<std::size_t>(block.count())},
+                      stream_, "copying gradients of gates");
+    };
+    give(dg, args_.dg, in.gates), give(dbeta, args_.dbeta, 1);
 }
 
 Starts backward_starts(std::int64_t N, int p, std::int64_t unit) {
@@ -95,9 +113,9 @@ Starts backward_starts(std::int64_t N, int p, std::int64_t unit) {
     return weighted_starts(N, p, unit, 8.0 / 9, 1);
 }
 
-void backward(Communicator& comm, const Starts& starts, GatedGradTokens& tokens, const float* first_states,
-              const float* last_gradients, float* first_gradients) {
-    const Route z = route_of(comm, tokens, starts, Exchange::ring);
+void backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
+              const float* first_states, const float* last_gradients, float* first_gradients) {
+    const Route z = route_of(comm, tokens, sequences, starts, Exchange::ring);
     TokenGradPart part(tokens, first_states, last_gradients, first_gradients);
     causeway::sharded::backward(comm, z, part);
 }

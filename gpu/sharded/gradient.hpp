@@ -11,14 +11,19 @@ namespace causeway::gpu::sharded {
 // contiguous as the gates are.
 class GatedGradTokens final : public GatedTokens {
 public:
-    GatedGradTokens(const GatedGradArgs& args, std::string mode, cudaStream_t stream)
-        : GatedTokens(args.in, std::move(mode), stream), args_(args) {}
+    GatedGradTokens(const GatedGradArgs& args, std::string mode, cudaStream_t stream, std::vector<Span> packed = {})
+        : GatedTokens(args.in, std::move(mode), stream, std::move(packed)), args_(args) {}
 
-    // Of some states and tokens, from S before the tokens: dS arrives with respect to the states after them, and is
-    // left with respect to S. Gradients of gates and steps are written where `tokens` are all of the part.
-    void back(Span states, Span tokens, const float* S, float* dS);
+    // Of some states, from S before their tokens: dS arrives with respect to the states after them, and is left with
+    // respect to S.
+    void back(Span states, const float* S, float* dS);
+    // The same of their first n tokens alone, without the gradients of gates and steps; where sequences are packed, of
+    // heads of one.
+    void back_of_first(Span states, std::int64_t n, const float* S, float* dS);
 
 private:
+    void back(const Block&, Span tokens, const float* S, float* dS);
+
     GatedGradArgs args_;
 };
 
@@ -26,9 +31,9 @@ private:
 // after their tokens.
 Starts backward_starts(std::int64_t N, int p, std::int64_t unit);
 
-// Gradients of the rank's tokens. last_gradients [batch, heads, d_k, d_v]: what arrives at the last states, null:
-// zeros; first_gradients are written by the rank that has the first token. Queued as forward() is.
-void backward(Communicator& comm, const Starts& starts, GatedGradTokens& tokens, const float* first_states,
-              const float* last_gradients, float* first_gradients);
+// Gradients of the rank's tokens. last_gradients, as states: what arrives at the last ones, null: zeros;
+// first_gradients are written by the ranks that have the first tokens. Queued as forward() is.
+void backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
+              const float* first_states, const float* last_gradients, float* first_gradients);
 
 }  // namespace causeway::gpu::sharded

@@ -5,6 +5,7 @@
 #include "gpu/calls/packed.hpp"
 #include "gpu/sharded/forward.hpp"
 #include "gpu/sharded/given.hpp"
+#include "gpu/sharded/heads.hpp"
 #include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/parts.hpp"
 #include "gpu/tensor/elementwise.hpp"
@@ -16,7 +17,10 @@ using causeway::sharded::shares_of;
 using distributed::Held;
 using sharded::Gates;
 using sharded::head_strides;
+using sharded::HeadTokens;
 using sharded::Local;
+using sharded::SharedSequences;
+using sharded::Span;
 using sharded::Starts;
 using sharded::unit;
 using sharded::whole;
@@ -24,57 +28,91 @@ using sharded::Whole;
 using sharded::Workers;
 
 std::string exchange_of(const Sharding& o) {
-    if (o.exchange == "heads")
-        fail("exchange: \"heads\", expected \"ring\", \"all-scan\" or \"all-gather\": on GPUs heads are not exchanged");
     return o.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[o.exchange].name;
 }
 
-// The states before the first token, as given, and after the last one, on the GPU of the caller's tensors: ranks read
+// The states before the first tokens, as given, and after the last ones, on the GPU of the caller's tensors: ranks read
 // the one and write the other at the same time.
 struct States {
-    Index all, size;  // states, and elements of one
+    Index size;  // elements of one
     int device;
     std::optional<Tensor> before;
     Tensor after;
 
     States(const std::optional<Tensor>& given, const Shape& shape, cudaStream_t stream)
-        : all(shape[0] * shape[1]),
-          size(shape[2] * shape[3]),
+        : size(shape[2] * shape[3]),
           device(sharded::current_device()),
           after(Tensor::zeros(DType::f32, shape, stream)) {
         if (given) before = given->to(DType::f32, stream);
+    }
+    Whole whole(const Tensor& x) const {
+        return {x.data(), size > 0 ? x.size() / size : 0, 1, size, sizeof(float), device};
     }
 };
 // Those of a rank, on its GPU.
 class LocalStates {
 public:
-    LocalStates(QueuedCommunicator& comm, const States& of, const Starts& starts)
-        : after_(comm, Held::state, {of.after.data(), of.all, 1, of.size, sizeof(float), of.device}, 0, 1, false),
-          ends_(comm.rank() == causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, true)[0]) {
-        if (of.before)
-            before_.emplace(comm, Held::state, Whole{of.before->data(), of.all, 1, of.size, sizeof(float), of.device},
-                            0, 1,
-                            comm.rank() == causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, false)[0]);
+    LocalStates(QueuedCommunicator& comm, const States& of, const SharedSequences& sequences, const Starts& starts)
+        : comm_(comm), of_(of), after_(comm, Held::state, of.whole(of.after), 0, 1, false) {
+        const auto owned = [&](bool last) { return sharded::owned_by(comm.rank(), sequences.owners(starts, last)); };
+        ends_ = owned(true);
+        if (of.before) before_.emplace(comm, Held::state, of.whole(*of.before), 0, 1, !owned(false).empty());
     }
     const float* first() const { return before_ ? static_cast<const float*>(before_->data()) : nullptr; }
     float* last() const { return static_cast<float*>(after_.data()); }
     void give_back() const {
-        if (ends_) after_.give_back();
+        for (const Span& s : ends_) sharded::give_states(comm_, after_, of_.whole(of_.after), s);
     }
 
 private:
+    QueuedCommunicator& comm_;
+    const States& of_;
     std::optional<Local> before_;
     Local after_;
-    bool ends_;
+    std::vector<Span> ends_;
 };
 
-// The states after the last token to all processes.
-void share_states(QueuedCommunicator& comm, const States& of, const Starts& starts) {
-    const int owner = causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, true)[0];
-    sharded::give_to_all(comm, owner, of.after.data(), of.after.bytes());
+// The states after the last tokens to all processes.
+void share_states(QueuedCommunicator& comm, const States& of, const SharedSequences& sequences, const Starts& starts) {
+    sharded::share_states(comm, of.whole(of.after), sequences.owners(starts, true));
 }
 
 constexpr const char* several = "a call on several GPUs";
+
+// The rank's share of a call by an exchange of heads: O and the states after the last tokens.
+double linear_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const gated::Call& call, const LinearOptions& o, const Starts& starts, const States& states,
+                       const Tensor& O) {
+    comm.begin();
+    const LinearOptions own = sharded::of_heads(heads, call, o, states.before, starts, comm.stream());
+    const Tensor Q = heads.bring(Held::query, q, starts), K = heads.bring(Held::shard, k, starts),
+                 V = heads.bring(Held::shard, v, starts);
+    LinearResult mine{
+        heads.room(Held::partial, O, starts.back()), heads.room(Held::state, states.after, call.sizes.dk), {}};
+    if (heads.any()) mine = linear_attention(Q, K, V, own);
+    heads.give(mine.O, O, starts), heads.give_states(mine.state, states.after);
+    return comm.settle();
+}
+
+double causal_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor& B, const Tensor& C, const Tensor& V,
+                       const std::vector<double>& gamma, const CausalOptions& o, const Starts& starts,
+                       const CausalResult& out) {
+    comm.begin();
+    CausalOptions own = o;
+    own.stream = comm.stream(), own.return_state = true;
+    if (o.decay.size() > 1) {
+        const kit::Span mine = heads.of_rank(comm.rank(), static_cast<Index>(gamma.size()));
+        own.decay.assign(gamma.begin() + mine.first, gamma.begin() + mine.first + mine.n);
+    }
+    if (o.state) own.state = heads.bring_states(*o.state);
+    const Tensor q = heads.bring(Held::query, B, starts), k = heads.bring(Held::shard, C, starts),
+                 v = heads.bring(Held::shard, V, starts);
+    CausalResult mine{
+        heads.room(Held::partial, out.O, starts.back()), heads.room(Held::state, out.state, out.state.shape()[2]), {}};
+    if (heads.any()) mine = causal_linear_attention(q, k, v, own);
+    heads.give(mine.O, out.O, starts), heads.give_states(mine.state, out.state);
+    return comm.settle();
+}
 
 // Heads whose decay is not forgotten within the parts.
 Index kept_heads(Index heads, const std::vector<double>& gamma, Type type, Index tokens_each) {
@@ -96,6 +134,7 @@ std::vector<distributed::Given> given_of(const causeway::exact::Dimensions& n, c
         sharded::given_number("scale:", o.scale),
         {"normalize:", o.normalize, distributed::truth},
         {"state: given", o.state.has_value(), distributed::truth},
+        sharded::given_offsets(o.cu_seqlens),
         {"block:", o.block.value_or(0)},
         {"decay: values with the checksum", distributed::checksum(gamma.data(), static_cast<Index>(gamma.size()))},
         sharded::given_text("method: with the checksum", o.method)};
@@ -116,7 +155,6 @@ Starts causal_starts(const causeway::exact::Dimensions& n, int p, Index kept, co
 
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
                                              const Sharding& sharding) {
-    refuse_packed(o.cu_seqlens, several);
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
@@ -128,10 +166,12 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         return linear_attention_sharded(unit.q, unit.k, v, calls::without_l2norm(o), sharding);
     }
     const auto& n = call.sizes;
-    sharded::refuse_shared(n);
+    const std::string exchange = exchange_of(sharding);
+    const bool by_heads = exchange == "heads";
+    if (!by_heads) sharded::refuse_shared(n);
     if (gated::is_causal(call.args, n, o)) {
         CausalOptions plain;
-        plain.scale = o.scale;
+        plain.scale = o.scale, plain.cu_seqlens = o.cu_seqlens;
         if (o.state) plain.state = o.state->to(DType::f32, o.stream).reshape(n.state_shape);
         plain.return_state = true;
         plain.stream = o.stream;
@@ -141,15 +181,18 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         return out;
     }
     const Workers workers = sharded::workers_of(sharding);
+    sharded::refuse_packed_parts(o.cu_seqlens, workers);
     const int home = sharded::current_device();
-    const std::string exchange = exchange_of(sharding);
     sharded::agree(workers, distributed::Call::gpu_linear, sharded::given_of(n, o, sharding, workers),
                    sharded::compared(q, k, v, call, o), sharding.sizes, o.stream);
     const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);
+    const SharedSequences sequences(o.cu_seqlens, n.batch, n.heads, starts.back());
     const Tensor O(q.dtype(), n.output, o.stream);
     const States states(o.state, n.state_shape, o.stream);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
+    const auto heads = [&](QueuedCommunicator& comm) { return HeadTokens(comm, workers, home, sharded::groups_of(n)); };
     const auto program = [&](QueuedCommunicator& comm) {
+        if (by_heads) return linear_by_heads(comm, heads(comm), q, k, v, call, o, starts, states, O);
         const auto [first, tokens] = workers.tokens(starts, comm.rank());
         const Local mine_q(comm, Held::query, whole(q, queries, n.N, home), first, tokens, true),
             mine_k(comm, Held::shard, whole(k, rows, n.N, home), first, tokens, true),
@@ -167,16 +210,21 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         a.k_stride = head_strides(n.heads, mine_k.row(), n.dk);
         a.v_stride = head_strides(n.heads, mine_v.row(), n.dv),
         a.o_stride = head_strides(n.heads * n.group, mine_o.row(), n.dv);
-        const LocalStates mine(comm, states, starts);
-        sharded::GatedTokens part(a, o.mode, comm.stream());
-        sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
+        const LocalStates mine(comm, states, sequences, starts);
+        sharded::GatedTokens part(a, o.mode, comm.stream(), sequences.of_rank(starts, comm.rank()));
+        sharded::forward(comm, sequences, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
                          mine.last());
         const double seconds = comm.settle();
         mine_o.give_back(), mine.give_back();
         return seconds;
     };
     const auto share = [&](QueuedCommunicator& comm) {
-        share_states(comm, states, starts);
+        if (by_heads) {
+            heads(comm).share(states.after);
+            if (workers.share()) heads(comm).share(O);
+            return;
+        }
+        share_states(comm, states, sequences, starts);
         if (workers.share()) sharded::gather_tokens(comm, shares_of(starts), whole(O, queries, n.N, home));
     };
     // Not in nested braces: g++ 12 destroys what stands in the first of them twice where what comes after it throws.
@@ -189,7 +237,6 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
 
 ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
                                                     const CausalOptions& o, const Sharding& sharding) {
-    refuse_packed(o.cu_seqlens, several);
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
@@ -206,13 +253,12 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     }
     const CausalMethod& method = method_for(o.method, o.block);
     if (!method.state) fail("method: \"", method.name, "\" carries no state, expected one that does with shards");
-    const Shape state_shape{n.batch, n.heads, n.r, n.d};
-    if (o.state) {
-        causeway::CausalOptions forms;
-        forms.state = o.state->form(), forms.normalize = o.normalize;
-        causeway::exact::check_states(n, forms);
-    }
+    check_states(n, o);
     const Workers workers = sharded::workers_of(sharding);
+    sharded::refuse_packed_parts(o.cu_seqlens, workers);
+    const bool packed = !o.cu_seqlens.empty();
+    const Index entries = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
+    const Shape state_shape{entries, n.heads, n.r, n.d};
     const int p = workers.p, home = sharded::current_device();
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
@@ -220,7 +266,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     if (o.normalize && o.state) normal = split_states(*o.state, o.stream);
     const std::optional<Tensor> none;
     const States states(normal ? std::optional(normal->sums) : o.state, state_shape, o.stream),
-        keys(normal ? std::optional(normal->keys) : none, {n.batch, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
+        keys(normal ? std::optional(normal->keys) : none, {entries, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
     sharded::agree(
@@ -233,10 +279,18 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
     // forget.
     const std::string exchange =
-        sharding.exchange == "auto" && in_steps && kept > 0 ? "all-scan" : exchange_of(sharding);
-    const Starts starts = workers.parts ? parts : causal_starts(n, p, kept, exchange, in_steps, sharding);
+        sharding.exchange == "auto" && in_steps && kept > 0 && !packed ? "all-scan" : exchange_of(sharding);
+    const Starts starts = workers.parts ? parts
+                          : packed      ? causeway::sharded::starts_of(sharding, n.N, p, unit)
+                                        : causal_starts(n, p, kept, exchange, in_steps, sharding);
+    const SharedSequences sequences(o.cu_seqlens, n.batch, n.heads, starts.back());
     const Index rows = n.batch * n.heads;
+    const bool by_heads = exchange == "heads";
+    const auto heads = [&](QueuedCommunicator& comm) { return HeadTokens(comm, workers, home, n.heads); };
+    if (by_heads)
+        out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;  // its room
     const auto program = [&](QueuedCommunicator& comm) {
+        if (by_heads) return causal_by_heads(comm, heads(comm), B, C, V, gamma, o, starts, out);
         const auto [first, tokens] = workers.tokens(starts, comm.rank());
         const Local q(comm, Held::query, whole(B, rows, n.N, home), first, tokens, true),
             k(comm, Held::shard, whole(C, rows, n.N, home), first, tokens, true),
@@ -247,16 +301,17 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         a.N = tokens;
         a.q_stride = head_strides(n.heads, q.row(), n.r), a.k_stride = head_strides(n.heads, k.row(), n.r);
         a.v_stride = head_strides(n.heads, v.row(), n.d), a.o_stride = head_strides(n.heads, mine_o.row(), n.d);
-        const LocalStates mine(comm, states, starts);
-        sharded::CausalTokens part(a, method, comm.stream());
-        sharded::forward(comm, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
+        const LocalStates mine(comm, states, sequences, starts);
+        const std::vector<Span> here = sequences.of_rank(starts, comm.rank());
+        sharded::CausalTokens part(a, method, comm.stream(), here);
+        sharded::forward(comm, sequences, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
                          mine.last());
         double seconds = comm.settle();
         if (o.normalize) {
-            const LocalStates mine_keys(comm, keys, starts);
-            sharded::KeyTokens divisors(a, comm.stream());
-            sharded::forward(comm, starts, divisors, causeway::sharded::Exchange::all_scan, mine_keys.first(),
-                             mine_keys.last());
+            const LocalStates mine_keys(comm, keys, sequences, starts);
+            sharded::KeyTokens divisors(a, comm.stream(), here);
+            sharded::forward(comm, sequences, starts, divisors, causeway::sharded::Exchange::all_scan,
+                             mine_keys.first(), mine_keys.last());
             seconds += comm.settle();
             mine_keys.give_back();
         }
@@ -264,12 +319,21 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         return seconds;
     };
     const auto share = [&](QueuedCommunicator& comm) {
-        share_states(comm, states, starts);
-        if (o.normalize) share_states(comm, keys, starts);
+        if (by_heads) {
+            heads(comm).share(out.state);
+            if (workers.share()) heads(comm).share(out.O);
+            return;
+        }
+        share_states(comm, states, sequences, starts);
+        if (o.normalize) share_states(comm, keys, sequences, starts);
         if (workers.share()) sharded::gather_tokens(comm, shares_of(starts), whole(out.O, rows, n.N, home));
     };
     out.report = sharded::run("causal_linear_attention", exchange, static_cast<Index>(size_of(B.dtype())), workers,
                               o.stream, program, share);
+    if (by_heads) {
+        if (!o.return_state) out.state = Tensor();
+        return out;
+    }
     if (o.scale != 1 && !o.normalize)
         scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
     if (o.return_state) out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;

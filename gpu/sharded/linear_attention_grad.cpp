@@ -8,6 +8,8 @@
 #include "gpu/gradient/quotient.hpp"
 #include "gpu/sharded/given.hpp"
 #include "gpu/sharded/gradient.hpp"
+#include "gpu/sharded/heads.hpp"
+#include "gpu/sharded/linear_attention.hpp"
 #include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/parts.hpp"
 
@@ -30,6 +32,7 @@ struct GradientCall {
     const Workers& workers;
     int home;  // the GPU that has the tensors
     std::string mode;
+    sharded::SharedSequences sequences;
     Starts starts{};
     std::optional<Tensor> state{}, last{};  // before the first token; the gradient that arrives after the last one
     Tensor dg{}, dbeta{};                   // [batch, heads, N, columns]
@@ -40,7 +43,9 @@ struct GradientCall {
     Index queries() const { return rows() * sizes().group; }
     bool gates() const { return sizes().gates > 0; }
     bool steps() const { return causeway::gated::has_delta(sizes().update); }
-    int begins() const { return causeway::sharded::owners_of({{0, 0, starts.back()}}, 1, starts, false)[0]; }
+    Whole states(const Tensor& x) const { return whole(x, sizes().state_shape[0] * sizes().state_shape[1], 1, home); }
+    // The ranks that have the first token of every state, or the last one.
+    std::vector<int> owners(bool last_token = false) const { return sequences.owners(starts, last_token); }
 
     void make_results(cudaStream_t stream) {
         const auto like = [&](const Tensor& x) { return Tensor(x.dtype(), x.shape(), stream); };
@@ -53,11 +58,20 @@ struct GradientCall {
         if (steps()) dbeta = columns(1);
     }
     Whole all_tokens(const Tensor& x, Index of_rows) const { return whole(x, of_rows, sizes().N, home); }
+    sharded::HeadTokens heads(QueuedCommunicator& comm) const {
+        return {comm, workers, home, sharded::groups_of(sizes())};
+    }
     // What a rank does; its seconds.
     double compute(QueuedCommunicator& comm) const;
+    double compute_by_heads(QueuedCommunicator& comm, const LinearOptions& o) const;
     // What it has made to the other processes.
+    void share_heads(QueuedCommunicator& comm) const {
+        heads(comm).share(out.dstate);
+        for (const Tensor* x : {&out.dq, &out.dk, &out.dv, gates() ? &dg : nullptr, steps() ? &dbeta : nullptr})
+            if (x && workers.share()) heads(comm).share(*x);
+    }
     void share(QueuedCommunicator& comm) const {
-        sharded::give_to_all(comm, begins(), out.dstate.data(), out.dstate.bytes());
+        sharded::share_states(comm, states(out.dstate), owners());
         if (!workers.share()) return;
         const auto gather = [&](const Tensor& x, Index of_rows) {
             sharded::gather_tokens(comm, causeway::sharded::shares_of(starts), all_tokens(x, of_rows));
@@ -67,6 +81,32 @@ struct GradientCall {
         if (steps()) gather(dbeta, rows());
     }
 };
+
+double GradientCall::compute_by_heads(QueuedCommunicator& comm, const LinearOptions& o) const {
+    sharded::HeadTokens mine = heads(comm);
+    comm.begin();
+    const LinearOptions own = sharded::of_heads(mine, call, o, state, starts, comm.stream());
+    std::optional<Tensor> dlast;
+    if (last) dlast = mine.bring_states(*last);
+    const Tensor Q = mine.bring(Held::query, q, starts), K = mine.bring(Held::shard, k, starts),
+                 V = mine.bring(Held::shard, v, starts), upstream = mine.bring(Held::query, dO, starts);
+    const auto room = [&](const Tensor& x) { return mine.room(Held::partial, x, starts.back()); };
+    Tensor dq = room(out.dq), dk = room(out.dk), dv = room(out.dv), own_dg, own_dbeta,
+           dS = mine.room(Held::state, out.dstate, sizes().dk);
+    if (gates()) own_dg = room(dg);
+    if (steps()) own_dbeta = room(dbeta);
+    if (mine.any()) {
+        const LinearGradient g = linear_attention_grad(Q, K, V, upstream, own, dlast);
+        dq = g.dq, dk = g.dk, dv = g.dv, dS = g.dstate.reshape(dS.shape());
+        if (gates()) own_dg = g.dlog_decay->reshape(own_dg.shape());
+        if (steps()) own_dbeta = g.dbeta->reshape(own_dbeta.shape());
+    }
+    mine.give(dq, out.dq, starts), mine.give(dk, out.dk, starts), mine.give(dv, out.dv, starts);
+    if (gates()) mine.give(own_dg, dg, starts);
+    if (steps()) mine.give(own_dbeta, dbeta, starts);
+    mine.give_states(dS, out.dstate);
+    return comm.settle();
+}
 
 double GradientCall::compute(QueuedCommunicator& comm) const {
     const auto& n = sizes();
@@ -98,19 +138,39 @@ double GradientCall::compute(QueuedCommunicator& comm) const {
     a.dO = mine_dO.data(), a.dq = mine_dq.data(), a.dk = mine_dk.data(), a.dv = mine_dv.data();
     a.dg = mine_dg.as<float>(), a.dbeta = mine_dbeta.as<float>();
     std::optional<Local> before, after;
-    if (state) before.emplace(comm, Held::state, whole(*state, rows(), 1, home), 0, 1, true);
-    if (last) after.emplace(comm, Held::state, whole(*last, rows(), 1, home), 0, 1, true);
-    const Local mine_dstate(comm, Held::state, whole(out.dstate, rows(), 1, home), 0, 1, false);
-    sharded::GatedGradTokens grads(a, mode, comm.stream());
-    sharded::backward(comm, starts, grads, before ? static_cast<const float*>(before->data()) : nullptr,
+    if (state) before.emplace(comm, Held::state, states(*state), 0, 1, true);
+    if (last) after.emplace(comm, Held::state, states(*last), 0, 1, true);
+    const Local mine_dstate(comm, Held::state, states(out.dstate), 0, 1, false);
+    sharded::GatedGradTokens grads(a, mode, comm.stream(), sequences.of_rank(starts, comm.rank()));
+    sharded::backward(comm, sequences, starts, grads, before ? static_cast<const float*>(before->data()) : nullptr,
                       after ? static_cast<const float*>(after->data()) : nullptr,
                       static_cast<float*>(mine_dstate.data()));
     const double seconds = comm.settle();
-    if (comm.rank() == begins()) mine_dstate.give_back();
+    for (const sharded::Span& s : sharded::owned_by(comm.rank(), owners()))
+        sharded::give_states(comm, mine_dstate, states(out.dstate), s);
     for (const Local* x : {&mine_dq, &mine_dk, &mine_dv}) x->give_back();
     if (a.dg) sharded::give_rows(comm, a.dg, all_tokens(dg, rows()), here.first, here.n);
     if (a.dbeta) sharded::give_rows(comm, a.dbeta, all_tokens(dbeta, rows()), here.first, here.n);
     return seconds;
+}
+
+// Of outputs that are divided by their sums, which V with a column of ones has as its last column: in Float32, first
+// that forward pass, whose quotient is differentiated token by token, then the gradient of it.
+ShardedLinearGradient normalized_gradient(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                          const LinearOptions& o, const Sharding& sharding) {
+    const cudaStream_t stream = o.stream;
+    const auto in_float = [&](const Tensor& x) { return x.to(DType::f32, stream); };
+    const Index d = V.shape()[3], rows = d > 0 ? V.size() / d : 0;
+    const Tensor q = in_float(B), k = in_float(C), v = in_float(V), upstream = in_float(dO);
+    const Tensor with_ones(DType::f32, {V.shape()[0], V.shape()[1], V.shape()[2], d + 1}, stream);
+    append_ones(v.as<float>(), with_ones.as<float>(), rows, d, stream);
+    const Tensor sums = linear_attention_sharded(q, k, with_ones, o, sharding).O;
+    quotient_gradient(upstream.as<float>(), sums.as<float>(), rows, d, stream);
+    ShardedLinearGradient g = linear_attention_grad_sharded(q, k, with_ones, sums, o, std::nullopt, sharding);
+    const Tensor dV(DType::f32, V.shape(), stream);
+    drop_last(g.dv.as<float>(), dV.as<float>(), rows, d, stream);
+    g.dq = g.dq.to(B.dtype(), stream), g.dk = g.dk.to(C.dtype(), stream), g.dv = dV.to(V.dtype(), stream);
+    return g;
 }
 
 // Where every process has added up its own tokens.
@@ -134,7 +194,6 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
                                                     const LinearOptions& o, const std::optional<Tensor>& dstate,
                                                     const Sharding& sharding) {
     check_gradient(o.mode);
-    refuse_packed(o.cu_seqlens, "a gradient on several GPUs");
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     refuse_prefix(o.deterministic, "a gradient on several GPUs");
     calls::refuse_around(o, "a gradient on several GPUs");
@@ -146,26 +205,38 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
         return out;
     }
     const auto& n = call.sizes;
-    sharded::refuse_shared(n);
     gated::check_gradients(n, v, dO, dstate);
-    if (sharding.exchange != "auto" && sharding.exchange != "ring")
-        fail("exchange: \"", sharding.exchange, "\", expected \"ring\" in gradients on GPUs");
+    const bool by_heads = sharding.exchange == "heads";
+    if (!by_heads) sharded::refuse_shared(n);
+    if (!by_heads && sharding.exchange != "auto" && sharding.exchange != "ring")
+        fail("exchange: \"", sharding.exchange, "\", expected \"ring\" or \"heads\" in gradients on GPUs");
     const Workers workers = sharded::workers_of(sharding);
+    sharded::refuse_packed_parts(o.cu_seqlens, workers);
     std::vector<distributed::Given> given = sharded::given_of(n, o, sharding, workers);
     given.push_back({"dstate: given", dstate.has_value(), distributed::truth});
     auto values = sharded::compared(q, k, v, call, o);
     values.emplace_back("dO: values with the checksum", &dO);
     sharded::agree(workers, distributed::Call::gpu_linear_grad, given, values, sharding.sizes, o.stream);
     const bool given_parts = workers.parts || !sharding.sizes.empty();
-    GradientCall x{q, k, v, dO, call, workers, sharded::current_device(), o.mode};
-    x.starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
-                           : sharded::backward_starts(n.N, workers.p, sharded::unit);
+    const Starts starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
+                                      : sharded::backward_starts(n.N, workers.p, sharded::unit);
+    GradientCall x{q,
+                   k,
+                   v,
+                   dO,
+                   call,
+                   workers,
+                   sharded::current_device(),
+                   o.mode,
+                   {o.cu_seqlens, n.batch, n.heads, starts.back()},
+                   starts};
     x.make_results(o.stream);
     if (o.state) x.state = o.state->to(DType::f32, o.stream);
     if (dstate) x.last = dstate->to(DType::f32, o.stream).reshape(n.state_shape);
     x.out.report = sharded::run(
-        "linear_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), workers, o.stream,
-        [&](QueuedCommunicator& comm) { return x.compute(comm); }, [&](QueuedCommunicator& comm) { x.share(comm); });
+        "linear_attention_grad", by_heads ? "heads" : "ring", static_cast<Index>(size_of(q.dtype())), workers, o.stream,
+        [&](QueuedCommunicator& comm) { return by_heads ? x.compute_by_heads(comm, o) : x.compute(comm); },
+        [&](QueuedCommunicator& comm) { by_heads ? x.share_heads(comm) : x.share(comm); });
     if (x.gates()) x.out.dlog_decay = gated::as_given(x.dg, *o.log_decay, o.stream);
     if (x.steps()) x.out.dbeta = gated::as_given(x.dbeta, *o.beta, o.stream);
     return std::move(x.out);
@@ -174,24 +245,25 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
 ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
                                                            const Tensor& dO, const CausalOptions& o, bool decay_too,
                                                            const Sharding& sharding) {
-    constexpr const char* several = "a gradient on several GPUs";
-    refuse_packed(o.cu_seqlens, several);
-    refuse_pool(o.state_indices, several);
+    refuse_pool(o.state_indices, "a gradient on several GPUs");
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     check_causal_gradient(n, V, dO, o);
-    if (o.normalize) fail("normalize: true, but on several GPUs there is no gradient of outputs divided by their sums");
     sharded::agree(
         sharded::workers_of(sharding), distributed::Call::gpu_causal_grad,
         {{"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
          {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
+         {"normalize:", o.normalize, distributed::truth},
          {"ddecay:", decay_too, distributed::truth}},
         {}, {}, o.stream);
     const bool gates = !o.decay.empty();
     LinearOptions as_gated;
-    as_gated.update = gates ? "gated" : "linear", as_gated.scale = o.scale, as_gated.stream = o.stream;
-    as_gated.state = o.state, as_gated.check_gates = false;
+    as_gated.update = gates ? "gated" : "linear", as_gated.stream = o.stream;
+    as_gated.scale = o.normalize ? 1 : o.scale;  // which the quotient does not have
+    as_gated.state = o.state, as_gated.check_gates = false, as_gated.cu_seqlens = o.cu_seqlens;
     if (gates) as_gated.log_decay = constant_gates(o.decay, n.batch, n.heads, n.N, o.stream);
-    ShardedLinearGradient g = linear_attention_grad_sharded(B, C, V, dO, as_gated, std::nullopt, sharding);
+    ShardedLinearGradient g = o.normalize
+                                  ? normalized_gradient(B, C, V, dO, as_gated, sharding)
+                                  : linear_attention_grad_sharded(B, C, V, dO, as_gated, std::nullopt, sharding);
     ShardedCausalGradient out;
     out.dB = g.dq, out.dC = g.dk, out.dV = g.dv;
     if (gates && decay_too)

@@ -38,10 +38,10 @@ public:
     void firsts(Stops stops, float* S) const override { from_given(stops, first_states_, S); }
     void lasts(Stops stops, const float* S) override { to_given(stops, S, last_states_); }
     void runs(Stops stops, float* S) override {
-        each_span(stops, [&](Span of, Index before) { tokens_.outputs(of, all(), S + before * size()); });
+        each_span(stops, [&](Span of, Index before) { tokens_.outputs(of, S + before * size()); });
     }
     void advances(Stops stops, float* S) const override {
-        each_span(stops, [&](Span of, Index before) { tokens_.advance(of, all(), S + before * size()); });
+        each_span(stops, [&](Span of, Index before) { tokens_.advance(of, S + before * size()); });
     }
     void maps(Stops stops, float* A) const override {
         each_span(stops, [&](Span of, Index before) { tokens_.map(of, A + before * tokens_.carry()); });
@@ -61,7 +61,7 @@ public:
     std::vector<char> forgets(Stops stops) override {
         std::vector<char> out(stops.size());
         if (std::none_of(stops.begin(), stops.end(), [](const auto& s) { return s.after; })) return out;
-        reach_ = tokens_.reach(From::end, tokens_.length() / 4);
+        reach_ = tokens_.reach(From::end);
         for (std::size_t k = 0; k < out.size() && !reach_.empty(); ++k)
             out[k] = stops[k].after && reach_[static_cast<std::size_t>(stops[k].state)] >= 0;
         return out;
@@ -126,16 +126,15 @@ protected:
             if (given) queue_copy(S + before * size(), of.n * size(), given + of.first * size(), tokens_.stream());
         });
     }
-    Span all() const { return {0, tokens_.length()}; }
     Index size() const { return tokens_.elements(); }
     // f(states, tokens, elements before them) for neighbours that are computed at once with as many of the first or
     // last tokens as the farthest of their gates reach, cut at a multiple of 64, where chunks of all tokens begin too:
     // while that costs less than starting more kernels does.
     template <class F>
     void each_group(Stops stops, const std::vector<std::int64_t>& reach, From from, F&& f) const {
-        const std::int64_t all = tokens_.length();
         const auto tokens = [&](std::size_t k) {
-            const std::int64_t n = reach[static_cast<std::size_t>(stops[k].state)];
+            const std::int64_t n = reach[static_cast<std::size_t>(stops[k].state)],
+                               all = tokens_.length(stops[k].state);
             if (from == From::start) return std::min(all, (n + 63) / 64 * 64);
             return all - std::max<std::int64_t>(0, all - n) / 64 * 64;
         };

@@ -5,7 +5,9 @@
 
 #include "core/gated/linear_attention.hpp"
 #include "gpu/base/copy.hpp"
+#include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/run.hpp"
+#include "gpu/sharded/tokens.hpp"
 
 namespace causeway::gpu::sharded {
 
@@ -21,6 +23,37 @@ inline void refuse_shared(const causeway::gated::Sizes& n) {
 // A tensor [rows, N, width] that the caller has on a GPU.
 inline Whole whole(const Tensor& x, Index rows, Index N, int device) {
     return {x.data(), rows, N, rows * N > 0 ? x.size() / (rows * N) : 0, size_of(x.dtype()), device};
+}
+
+// Of states that ranks own, those of one rank: neighbours are one span.
+inline std::vector<Span> owned_by(int rank, const std::vector<int>& owners) {
+    std::vector<Span> out;
+    for (std::size_t i = 0; i < owners.size(); ++i) {
+        if (owners[i] != rank) continue;
+        if (i > 0 && owners[i - 1] == rank) ++out.back().n;
+        else out.push_back({static_cast<Index>(i), 1});
+    }
+    return out;
+}
+inline Whole states_of(const Whole& all, const Span& s) {
+    Whole some = all;
+    some.data = static_cast<char*>(all.data) + static_cast<std::size_t>(s.first * all.width) * all.element;
+    some.rows = s.n;
+    return some;
+}
+// Queues the copy of some states from where the rank has all of them to where the caller does.
+inline void give_states(QueuedCommunicator& comm, const Local& mine, const Whole& all, const Span& s) {
+    Whole from = all;
+    from.data = mine.data();
+    if (mine.data() != all.data) give_rows(comm, states_of(from, s).data, states_of(all, s), 0, 1);
+}
+// What every rank owns of the states to all others.
+inline void share_states(QueuedCommunicator& comm, const Whole& all, const std::vector<int>& owners) {
+    for (int owner = 0; owner < comm.size(); ++owner)
+        for (const Span& s : owned_by(owner, owners)) {
+            const Whole some = states_of(all, s);
+            give_to_all(comm, owner, some.data, static_cast<std::size_t>(s.n * all.width) * all.element);
+        }
 }
 
 // Strides of [batch, heads, N, width] whose heads are `row` elements apart.

@@ -6,6 +6,7 @@
 #include "gpu/calls/packed.hpp"
 #include "gpu/sharded/decode.hpp"
 #include "gpu/sharded/given.hpp"
+#include "gpu/sharded/heads.hpp"
 #include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/parts.hpp"
 #include "gpu/sharded/softmax_ring.hpp"
@@ -17,6 +18,7 @@ using causeway::sharded::Shares;
 using causeway::sharded::SoftmaxRing;
 using distributed::Held;
 using sharded::head_strides;
+using sharded::HeadTokens;
 using sharded::Local;
 using sharded::whole;
 using sharded::Whole;
@@ -27,13 +29,19 @@ using sharded::Workers;
 struct Cut {
     SoftmaxRing ring;
     Shares query_parts, key_parts;
+    sharded::Starts queries, keys;
+    bool by_heads = false;
     bool empty = false;  // nothing is to be computed, on any rank
+
+    std::string exchange() const { return by_heads ? "heads" : "ring"; }
 };
 
 // The same on all ranks before any work.
-Cut cut_of(const attention::Sizes& n, const Sharding& sharding, const Workers& workers) {
-    if (sharding.exchange != "auto" && sharding.exchange != "ring")
-        fail("exchange: \"", sharding.exchange, "\", expected \"ring\": on GPUs heads are not exchanged");
+Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, const Sharding& sharding,
+           const Workers& workers) {
+    const bool by_heads = sharding.exchange == "heads";
+    if (!by_heads && sharding.exchange != "auto" && sharding.exchange != "ring")
+        fail("exchange: \"", sharding.exchange, "\", expected \"ring\" or \"heads\" for softmax attention");
     if (n.causal && n.N != n.M)
         fail("q: length ", n.N, ", expected ", n.M,
              " like k, with causal = true and shards; tree_decode and ring_decode spread a cache over workers");
@@ -45,13 +53,24 @@ Cut cut_of(const attention::Sizes& n, const Sharding& sharding, const Workers& w
     z.causal = n.causal, z.scale = n.scale;
     const sharded::Starts queries = sharded::starts_of(workers, sharding, n.N, 1),
                           keys = sharded::starts_of(workers, sharding, n.M, 1);
+    out.queries = queries, out.keys = keys, out.by_heads = by_heads;
     z.queries = causeway::sharded::shares_of(queries), z.keys = causeway::sharded::shares_of(keys);
     if (workers.parts) out.query_parts = z.queries, out.key_parts = z.keys;
-    if (n.causal && sharding.sizes.empty()) z.queries = z.keys = causeway::sharded::zigzag(queries.back(), workers.p);
+    const bool in_zigzag = n.causal && sharding.sizes.empty();
+    if (!cu_seqlens.empty()) {
+        sharded::refuse_packed_parts(cu_seqlens, workers);
+        const auto packed = causeway::kit::packed_spans(cu_seqlens, n.batch, n.N);
+        z.pieces_of_one = in_zigzag ? 2 : 1;
+        z.queries = z.keys = in_zigzag ? causeway::sharded::packed_zigzag(packed, workers.p)
+                                       : causeway::sharded::packed_shares(packed, queries);
+    } else if (in_zigzag) {
+        z.queries = z.keys = causeway::sharded::zigzag(queries.back(), workers.p);
+    }
     return out;
 }
 
-void agree(const Workers& workers, distributed::Call call, const attention::Sizes& n, const Sharding& sharding,
+void agree(const Workers& workers, distributed::Call call, const attention::Sizes& n,
+           const std::vector<Index>& cu_seqlens, const Sharding& sharding,
            const std::vector<std::pair<const char*, const Tensor*>>& values, cudaStream_t stream) {
     std::vector<distributed::Given> given{sharded::given_type("q:", n.dtype),
                                           {"q: batch", n.batch},
@@ -60,7 +79,8 @@ void agree(const Workers& workers, distributed::Call call, const attention::Size
                                           {"q: width", n.d},
                                           {"v: width", n.dv},
                                           {"causal:", n.causal, distributed::truth},
-                                          sharded::given_number("scale:", n.scale)};
+                                          sharded::given_number("scale:", n.scale),
+                                          sharded::given_offsets(cu_seqlens)};
     sharded::add_sharding(given, sharding, workers, n.N);
     if (!workers.parts) given.push_back({"k: length", n.M});
     sharded::agree(workers, call, given, values, sharding.sizes, stream);
@@ -113,27 +133,64 @@ private:
     std::deque<Buffer> copies_;
 };
 
+// The rank's share of a call by an exchange of heads.
+double softmax_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Cut& cut, const Tensor& q, const Tensor& k,
+                        const Tensor& v, const SoftmaxOptions& o, const SoftmaxResult& out) {
+    comm.begin();
+    SoftmaxOptions own = o;
+    own.stream = comm.stream();
+    const Tensor Q = heads.bring(Held::query, q, cut.queries), K = heads.bring(Held::shard, k, cut.keys),
+                 V = heads.bring(Held::shard, v, cut.keys);
+    const auto room = [&](const Tensor& x) { return heads.room(Held::partial, x, cut.queries.back()); };
+    SoftmaxResult mine{room(out.O), room(out.lse)};
+    if (heads.any()) mine = softmax_attention(Q, K, V, own);
+    heads.give(mine.O, out.O, cut.queries), heads.give(mine.lse, out.lse, cut.queries);
+    return comm.settle();
+}
+
+double softmax_grad_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Cut& cut, const Tensor& q,
+                             const Tensor& k, const Tensor& v, const Tensor& dO, const SoftmaxOptions& o,
+                             const SoftmaxResult& there, const SoftmaxGradient& out) {
+    comm.begin();
+    SoftmaxOptions own = o;
+    own.stream = comm.stream();
+    const auto of_queries = [&](const Tensor& x) { return heads.bring(Held::query, x, cut.queries); };
+    const Tensor Q = of_queries(q), K = heads.bring(Held::shard, k, cut.keys),
+                 V = heads.bring(Held::shard, v, cut.keys), upstream = of_queries(dO);
+    const SoftmaxResult forward{of_queries(there.O), of_queries(there.lse)};
+    const auto room = [&](const Tensor& x, const sharded::Starts& starts) {
+        return heads.room(Held::partial, x, starts.back());
+    };
+    SoftmaxGradient mine{room(out.dq, cut.queries), room(out.dk, cut.keys), room(out.dv, cut.keys)};
+    if (heads.any()) mine = softmax_attention_grad(Q, K, V, upstream, own, forward);
+    heads.give(mine.dq, out.dq, cut.queries), heads.give(mine.dk, out.dk, cut.keys);
+    heads.give(mine.dv, out.dv, cut.keys);
+    return comm.settle();
+}
+
 }  // namespace
 
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const SoftmaxOptions& o, const Sharding& sharding) {
-    refuse_packed(o.cu_seqlens, "a call on several GPUs");
     const softmax::CheckedCall call = softmax::check(q, k, v, o);
     const auto& n = call.sizes;
     const Workers workers = sharded::workers_of(sharding);
     const int home = sharded::current_device();
     agree(
-        workers, distributed::Call::gpu_softmax, n, sharding,
+        workers, distributed::Call::gpu_softmax, n, o.cu_seqlens, sharding,
         {{"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}},
         o.stream);
-    const Cut cut = cut_of(n, sharding, workers);
+    const Cut cut = cut_of(n, o.cu_seqlens, sharding, workers);
     const SoftmaxRing& z = cut.ring;
     if (cut.empty)
-        return {softmax_attention(q, k, v, o), sharded::idle_report("softmax_attention", "ring", q.dtype(), workers)};
+        return {softmax_attention(q, k, v, o),
+                sharded::idle_report("softmax_attention", cut.exchange(), q.dtype(), workers)};
     ShardedSoftmaxResult out;
     out.O = Tensor(q.dtype(), n.output, o.stream), out.lse = Tensor(DType::f32, n.rows, o.stream);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
+    const auto heads = [&](QueuedCommunicator& comm) { return HeadTokens(comm, workers, home, n.heads); };
     const auto program = [&](QueuedCommunicator& comm) {
+        if (cut.by_heads) return softmax_by_heads(comm, heads(comm), cut, q, k, v, o, out);
         sharded::RingTensors x;
         x.type = q.type();
         RingTokens of_queries(comm, z.queries, cut.query_parts, queries, n.N, home),
@@ -172,11 +229,12 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     };
     const auto share = [&](QueuedCommunicator& comm) {
         if (!workers.share()) return;
+        if (cut.by_heads) return heads(comm).share(out.O), heads(comm).share(out.lse);
         sharded::gather_tokens(comm, z.queries, whole(out.O, queries, n.N, home));
         sharded::gather_tokens(comm, z.queries, whole(out.lse, queries, n.N, home));
     };
-    out.report = sharded::run("softmax_attention", "ring", static_cast<Index>(size_of(q.dtype())), workers, o.stream,
-                              program, share);
+    out.report = sharded::run("softmax_attention", cut.exchange(), static_cast<Index>(size_of(q.dtype())), workers,
+                              o.stream, program, share);
     return out;
 }
 
@@ -184,23 +242,22 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                                                       const Tensor& dO, const SoftmaxOptions& o,
                                                       const std::optional<SoftmaxResult>& forward,
                                                       const Sharding& sharding) {
-    refuse_packed(o.cu_seqlens, "a call on several GPUs");
     const softmax::CheckedCall call = softmax::check(q, k, v, o);
     const auto& n = call.sizes;
     softmax::check_gradients(n, dO, forward);
     const Workers workers = sharded::workers_of(sharding);
     const int home = sharded::current_device();
-    agree(workers, distributed::Call::gpu_softmax_grad, n, sharding,
+    agree(workers, distributed::Call::gpu_softmax_grad, n, o.cu_seqlens, sharding,
           {{"q: values with the checksum", &q},
            {"k: values with the checksum", &k},
            {"v: values with the checksum", &v},
            {"dO: values with the checksum", &dO}},
           o.stream);
-    const Cut cut = cut_of(n, sharding, workers);
+    const Cut cut = cut_of(n, o.cu_seqlens, sharding, workers);
     const SoftmaxRing& z = cut.ring;
     if (cut.empty)
         return {softmax_attention_grad(q, k, v, dO, o, forward),
-                sharded::idle_report("softmax_attention_grad", "ring", q.dtype(), workers)};
+                sharded::idle_report("softmax_attention_grad", cut.exchange(), q.dtype(), workers)};
     const SoftmaxResult there = sharded::on_all(workers, forward.has_value())
                                     ? *forward
                                     : SoftmaxResult(softmax_attention_sharded(q, k, v, o, sharding));
@@ -208,7 +265,9 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     ShardedSoftmaxGradient out;
     out.dq = like(q), out.dk = like(k), out.dv = like(v);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
+    const auto heads = [&](QueuedCommunicator& comm) { return HeadTokens(comm, workers, home, n.heads); };
     const auto program = [&](QueuedCommunicator& comm) {
+        if (cut.by_heads) return softmax_grad_by_heads(comm, heads(comm), cut, q, k, v, dO, o, there, out);
         std::deque<Local> tensors;
         const auto part = [&](Held held, const Whole& x, const kit::Span& t, bool in) -> Local& {
             return tensors.emplace_back(comm, held, x, t.first, t.n, in);
@@ -257,11 +316,15 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     };
     const auto share = [&](QueuedCommunicator& comm) {
         if (!workers.share()) return;
+        if (cut.by_heads) {
+            for (const Tensor* x : {&out.dq, &out.dk, &out.dv}) heads(comm).share(*x);
+            return;
+        }
         sharded::gather_tokens(comm, z.queries, whole(out.dq, queries, n.N, home));
         sharded::gather_tokens(comm, z.keys, whole(out.dk, rows, n.M, home));
         sharded::gather_tokens(comm, z.keys, whole(out.dv, rows, n.M, home));
     };
-    out.report = sharded::run("softmax_attention_grad", "ring", static_cast<Index>(size_of(q.dtype())), workers,
+    out.report = sharded::run("softmax_attention_grad", cut.exchange(), static_cast<Index>(size_of(q.dtype())), workers,
                               o.stream, program, share);
     return out;
 }
@@ -283,7 +346,7 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
     const Workers workers = sharded::workers_of(sharding);
     const int home = sharded::current_device();
     agree(
-        workers, distributed::Call::gpu_tree, n, sharding,
+        workers, distributed::Call::gpu_tree, n, {}, sharding,
         {{"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}},
         nullptr);
     const std::vector<Index> starts = distributed::starts_of(o, n.M, workers.p);

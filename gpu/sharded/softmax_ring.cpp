@@ -17,20 +17,40 @@ namespace {
 using causeway::sharded::Held;
 using causeway::sharded::Room;
 
-// The keys of an owner that a piece of queries sees: the first M of its block, the last of them to be masked causally.
+// The keys of an owner that a piece of queries sees: M tokens of its block from the `first` on, the keys of one
+// sequence, the last of them to be masked causally.
 struct Seen {
-    Index M = 0;
+    Index first = 0, M = 0;
     bool diagonal = false;
 };
-Seen seen_by(const SoftmaxRing& z, const kit::Span& q, int owner) {
-    Seen seen;
-    for (const kit::Span& k : z.keys_of(owner)) {
-        if (z.causal && k.first > q.first) break;
-        seen.M += k.n;
-        seen.diagonal = z.causal && k.first == q.first;
+class Sight {
+public:
+    explicit Sight(const SoftmaxRing& z) : z_(z) {
+        for (const auto& keys : z.keys) {
+            auto& places = places_.emplace_back(1, 0);
+            for (const kit::Span& k : keys) places.push_back(places.back() + k.n);
+        }
     }
-    return q.n > 0 ? seen : Seen{};
-}
+    // By the i-th piece of a rank's queries, `q`.
+    Seen operator()(const kit::Span& q, std::size_t i, int owner) const {
+        const auto& keys = z_.keys_of(owner);
+        const std::size_t each = z_.pieces_of_one > 0 ? z_.pieces_of_one : keys.size(),
+                          begin = z_.pieces_of_one > 0 ? i / each * each : 0;
+        Seen seen;
+        if (q.n == 0) return seen;
+        seen.first = places_[static_cast<std::size_t>(owner)][begin];
+        for (std::size_t j = begin; j < begin + each; ++j) {
+            if (z_.causal && keys[j].first > q.first) break;
+            seen.M += keys[j].n;
+            seen.diagonal = z_.causal && keys[j].first == q.first;
+        }
+        return seen;
+    }
+
+private:
+    const SoftmaxRing& z_;
+    std::vector<std::vector<Index>> places_;  // of every owner, the keys before a piece
+};
 
 // n tokens of the heads of every entry, from [batch, heads, n, width] with strides to where heads are `all` tokens
 // apart.
@@ -60,13 +80,14 @@ void pack_keys(const SoftmaxRing& z, const std::vector<KeyPiece>& pieces, int ra
 }
 
 // N queries, still to be named, with what they see of a block that has `all` keys of a head.
-SoftmaxArgs pair(const SoftmaxRing& z, Type type, Index N, Index all, const Seen& seen, const void* block) {
+template <class E>
+SoftmaxArgs pair(const SoftmaxRing& z, Type type, Index N, Index all, const Seen& seen, const E* block) {
     SoftmaxArgs a;
     a.type = type;
     a.batch = z.batch, a.heads = z.heads, a.N = N, a.M = seen.M;
     a.group = static_cast<int>(z.group), a.d = static_cast<int>(z.d), a.dv = static_cast<int>(z.dv);
     a.causal = seen.diagonal, a.scale = static_cast<float>(z.scale);
-    a.k = block, a.v = static_cast<const char*>(block) + z.all_heads() * all * z.d * bytes_of(type);
+    a.k = block + seen.first * z.d, a.v = block + z.all_heads() * all * z.d + seen.first * z.dv;
     a.k_stride = contiguous(z.heads, all, a.d), a.v_stride = contiguous(z.heads, all, a.dv);
     return a;
 }
@@ -75,11 +96,11 @@ template <class E>
 class FlashRing final : public causeway::sharded::RingPart<E> {
 public:
     FlashRing(Communicator& comm, const SoftmaxRing& z, const RingTensors& x, cudaStream_t stream)
-        : comm_(comm), z_(z), x_(x), stream_(stream), most_(0), pieces_(z.queries_of(comm.rank()).size()) {
+        : comm_(comm), z_(z), sight_(z), x_(x), stream_(stream), most_(0), pieces_(z.queries_of(comm.rank()).size()) {
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             Piece& piece = pieces_[i];
             piece.span = z.queries_of(comm.rank())[i];
-            for (int owner = 0; owner < comm.size(); ++owner) piece.left += seen_by(z, piece.span, owner).M > 0;
+            for (int owner = 0; owner < comm.size(); ++owner) piece.left += sight_(piece.span, i, owner).M > 0;
             if (piece.left < 2) continue;
             most_ = std::max(most_, rows(piece));
             piece.o = std::make_unique<Room<E>>(comm, Held::work, rows(piece) * z.dv);
@@ -95,7 +116,7 @@ public:
         const Index all = causeway::sharded::length_of(z_.keys_of(owner));
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             Piece& piece = pieces_[i];
-            const Seen seen = seen_by(z_, piece.span, owner);
+            const Seen seen = sight_(piece.span, i, owner);
             if (seen.M == 0) continue;
             const QueryPiece& x = x_.queries[i];
             SoftmaxArgs a = pair(z_, x_.type, piece.span.n, all, seen, block);
@@ -146,6 +167,7 @@ private:
 
     Communicator& comm_;
     const SoftmaxRing& z_;
+    Sight sight_;
     const RingTensors& x_;
     cudaStream_t stream_;
     Index most_;
@@ -161,6 +183,7 @@ public:
     FlashRingBack(Communicator& comm, const SoftmaxRing& z, const RingGradTensors& x, cudaStream_t stream)
         : comm_(comm),
           z_(z),
+          sight_(z),
           x_(x),
           stream_(stream),
           query_heads_(z.all_heads() * z.group),
@@ -198,7 +221,7 @@ public:
         const Index all = causeway::sharded::length_of(z_.keys_of(owner)), values = z_.all_heads() * all * z_.d;
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             const kit::Span t = z_.queries_of(comm_.rank())[i];
-            const Seen seen = seen_by(z_, t, owner);
+            const Seen seen = sight_(t, i, owner);
             if (seen.M == 0) continue;
             Piece& piece = pieces_[i];
             SoftmaxGradArgs a;
@@ -207,14 +230,15 @@ public:
             a.in.o = piece.o->data(), a.in.o_stride = contiguous(z_.heads * z_.group, t.n, a.in.dv);
             a.in.lse = x_.queries[i].lse;
             a.dO = piece.dO->data();
-            a.dq = part_dq_->data(), a.dk = part_.data(), a.dv = part_.data() + values;
+            E *const dk = part_.data() + seen.first * z_.d, *const dv = part_.data() + values + seen.first * z_.dv;
+            float *const sum_k = sum + seen.first * z_.d, *const sum_v = sum + values + seen.first * z_.dv;
+            a.dq = part_dq_->data(), a.dk = dk, a.dv = dv;
             const Buffer workspace(flash_attention_grad_workspace(a), stream_);
             a.in.workspace = {workspace.data(), workspace.bytes()};
             flash_attention_grad(a, stream_);
             add_rows(sums(query_heads_, t.n, z_.d, piece.dq->data(), t.n), part_dq_->data(), t.n * z_.d, stream_);
-            add_rows(sums(z_.all_heads(), seen.M, z_.d, sum, all), part_.data(), all * z_.d, stream_);
-            add_rows(sums(z_.all_heads(), seen.M, z_.dv, sum + values, all), part_.data() + values, all * z_.dv,
-                     stream_);
+            add_rows(sums(z_.all_heads(), seen.M, z_.d, sum_k, all), dk, all * z_.d, stream_);
+            add_rows(sums(z_.all_heads(), seen.M, z_.dv, sum_v, all), dv, all * z_.dv, stream_);
         }
     }
 
@@ -250,6 +274,7 @@ private:
 
     Communicator& comm_;
     const SoftmaxRing& z_;
+    Sight sight_;
     const RingGradTensors& x_;
     cudaStream_t stream_;
     Index query_heads_;

@@ -23,6 +23,8 @@ constexpr int64_t hidden_tokens = 4096, hidden_numbers = int64_t{1} << 27;
 // How far back from its end the gates of a part are looked at: what is not forgotten there counts as kept.
 constexpr int64_t searched_tokens = 4096;
 
+Span last_of(Span tokens, int64_t n) { return {tokens.first + tokens.n - n, n}; }
+
 // `width` numbers of each of the tokens of some heads side by side: from [heads, N, width].
 Buffer copied(const float* from, int64_t heads, int64_t N, Span tokens, int width, cudaStream_t stream) {
     const auto bytes = [&](int64_t n) { return static_cast<std::size_t>(n * width) * sizeof(float); };
@@ -35,30 +37,33 @@ Buffer copied(const float* from, int64_t heads, int64_t N, Span tokens, int widt
 
 }  // namespace
 
-void Tokens::outputs(Span states, Span tokens, float* S) {
-    if (tokens.n == 0) return;
+void Tokens::outputs(Span states, float* S) {
     each_block(states, [&](const Block& block, int64_t before) {
-        run(block, tokens, S ? S + before * elements() : nullptr, false);
+        if (block.tokens.n > 0) run(block, block.tokens, S + before * elements(), false);
     });
 }
 
-void Tokens::advance(Span states, Span tokens, float* S) {
-    each_block(states, [&](const Block& block, int64_t before) {
-        const int64_t each =
-            std::max<int64_t>(1, hidden_numbers / (block.count() * output_width()) / hidden_tokens) * hidden_tokens;
-        for (int64_t t = 0; t < tokens.n; t += each)
-            run(block, {tokens.first + t, std::min(each, tokens.n - t)}, S + before * elements(), true);
-    });
+void Tokens::advance(const Block& block, Span tokens, float* S) {
+    const int64_t each =
+        std::max<int64_t>(1, hidden_numbers / (block.count() * output_width()) / hidden_tokens) * hidden_tokens;
+    for (int64_t t = 0; t < tokens.n; t += each) run(block, {tokens.first + t, std::min(each, tokens.n - t)}, S, true);
+}
+
+void Tokens::advance(Span states, float* S) {
+    each_block(states,
+               [&](const Block& block, int64_t before) { advance(block, block.tokens, S + before * elements()); });
 }
 
 void Tokens::last(Span states, int64_t n, float* S) {
     check(cudaMemsetAsync(S, 0, static_cast<std::size_t>(states.n * elements()) * sizeof(float), stream_),
           "clearing a state");
-    advance(states, {N_ - n, n}, S);
+    each_block(states, [&](const Block& block, int64_t before) {
+        advance(block, last_of(block.tokens, n), S + before * elements());
+    });
 }
 
-GatedTokens::GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream)
-    : Tokens(args.B, args.H, args.N, stream), args_(args), mode_(std::move(mode)) {}
+GatedTokens::GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream, std::vector<Span> packed)
+    : Tokens(args.B, args.H, args.N, stream, std::move(packed)), args_(args), mode_(std::move(mode)) {}
 
 GatedArgs GatedTokens::cut(const Block& block) const {
     GatedArgs a = args_;
@@ -104,9 +109,52 @@ void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
     form.run(a, stream_);
 }
 
+void GatedTokens::outputs(Span states, float* S) {
+    // From the first sequence on of which all heads are wanted.
+    const int64_t from = (states.first + heads_ - 1) / std::max<int64_t>(1, heads_),
+                  to = (states.first + states.n) / std::max<int64_t>(1, heads_);
+    if (!is_packed() || to - from < 2) return Tokens::outputs(states, S);
+    const auto rest = [&](int64_t first, int64_t last) {
+        Tokens::outputs({first, last - first}, S + (first - states.first) * elements());
+    };
+    rest(states.first, from * heads_);
+    outputs_together({from, to - from}, S + (from * heads_ - states.first) * elements());
+    rest(to * heads_, states.first + states.n);
+}
+
+void GatedTokens::outputs_together(Span sequences, float* S) {
+    const auto begin = packed_.begin() + sequences.first;
+    std::vector<int64_t> offsets{0};
+    for (auto it = begin; it != begin + sequences.n; ++it) offsets.push_back(offsets.back() + it->n);
+    // Of a sequence without tokens it is not said where it is.
+    const auto first = std::find_if(begin, begin + sequences.n, [](const Span& s) { return s.n > 0; });
+    const Span tokens{first == begin + sequences.n ? 0 : first->first, offsets.back()};
+    if (tokens.n == 0) return;
+    Buffer g, beta;
+    GatedArgs a = of_tokens(cut({0, 1, 0, heads_, 0, {0, N_}}), tokens, g, beta);
+    a.state = S;
+    const GatedForm& form = gated_form(mode_, a);
+    if (!form.run_packed) return Tokens::outputs({sequences.first * heads_, sequences.n * heads_}, S);
+    const Sequences together{offsets.data(), sequences.n};
+    const Buffer workspace(form.packed_workspace(a, together), stream_);
+    a.workspace = {workspace.data(), workspace.bytes()};
+    form.run_packed(a, together, stream_);
+}
+
+GateRows GatedTokens::gates_of(const Block& block, Buffer& own) const {
+    const float* const all = args_.g + (block.batch * heads_ + block.head) * N_ * args_.gates;
+    if (block.tokens.n == N_) return {all, block.count(), N_, args_.gates};
+    own = copied(all, block.count(), N_, block.tokens, args_.gates, stream_);
+    return {own.as<float>(), block.count(), block.tokens.n, args_.gates};
+}
+
 void GatedTokens::map(Span states, float* A) {
     if (!args_.beta) {
-        if (args_.g) multiply_gates({args_.g + states.first * N_ * args_.gates, states.n, N_, args_.gates}, A, stream_);
+        if (!args_.g) return;
+        each_block(states, [&](const Block& block, int64_t before) {
+            Buffer own;
+            multiply_gates(gates_of(block, own), A + before * args_.gates, stream_);
+        });
         return;
     }
     // What the rule makes of the unit matrix with values of zero.
@@ -114,34 +162,44 @@ void GatedTokens::map(Span states, float* A) {
     make_unit(A, states.n, columns, stream_);
     each_block(states, [&](const Block& block, int64_t before) {
         GatedArgs a = cut(block);
-        const int64_t each = std::min(hidden_tokens, N_);
+        const Span all = block.tokens;
+        const int64_t each = std::min(hidden_tokens, all.n);
         const Buffer zeros(static_cast<std::size_t>(block.count() * each * columns * bytes_of(a.type)), stream_);
         if (zeros.bytes() > 0) check(cudaMemsetAsync(zeros.data(), 0, zeros.bytes(), stream_), "making values of zero");
         a.dv = columns;
         a.v_stride = contiguous(block.heads, each, columns);
-        for (int64_t t = 0; t < N_; t += each) {
+        for (int64_t t = all.first; t < all.first + all.n; t += each) {
             a.v = moved(static_cast<const void*>(zeros.data()), a.type, a.v_stride, 0, 0, -t);  // read from token t on
-            run(a, {t, std::min(each, N_ - t)}, A + before * a.dk * columns, true);
+            run(a, {t, std::min(each, all.first + all.n - t)}, A + before * a.dk * columns, true);
         }
     });
 }
 
-std::vector<int64_t> GatedTokens::reach(From from, int64_t most) {
+std::vector<int64_t> GatedTokens::reach(From from) {
     if (!args_.g || states() == 0) return {};
-    const Buffer found(static_cast<std::size_t>(states()) * sizeof(std::int32_t), stream_);
-    find_reach({args_.g, states(), N_, args_.gates}, from, forgotten_bits(type()), std::min(most, searched_tokens),
-               found.as<std::int32_t>(), stream_);
-    std::vector<std::int32_t> reach(static_cast<std::size_t>(states()));
-    check(cudaMemcpyAsync(reach.data(), found.data(), found.bytes(), cudaMemcpyDeviceToHost, stream_),
+    // Of packed sequences a neighbour has tokens of the first or of the last one alone.
+    Span wanted{0, states()};
+    if (is_packed()) {
+        const auto has_tokens = [](const Span& s) { return s.n > 0; };
+        const int64_t first = std::find_if(packed_.begin(), packed_.end(), has_tokens) - packed_.begin(),
+                      last = packed_.rend() - std::find_if(packed_.rbegin(), packed_.rend(), has_tokens) - 1;
+        wanted = {(from == From::start ? first : last) * heads_, heads_};
+        if (last < 0) wanted = {0, 0};
+    }
+    std::vector<int64_t> reach(static_cast<std::size_t>(states()), -1);
+    const Buffer found(static_cast<std::size_t>(std::max<int64_t>(wanted.n, 1)) * sizeof(std::int32_t), stream_);
+    each_block(wanted, [&](const Block& block, int64_t before) {
+        Buffer own;
+        find_reach(gates_of(block, own), from, forgotten_bits(type()), std::min(block.tokens.n / 4, searched_tokens),
+                   found.as<std::int32_t>() + before, stream_);
+    });
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(wanted.n));
+    check(cudaMemcpyAsync(tokens.data(), found.data(), tokens.size() * sizeof(std::int32_t), cudaMemcpyDeviceToHost,
+                          stream_),
           "asking how far gates reach");
     check(cudaStreamSynchronize(stream_), "asking how far gates reach");
-    return {reach.begin(), reach.end()};
-}
-
-DecayedTokens::DecayedTokens(const CausalArgs& args, cudaStream_t stream)
-    : Tokens(args.B, args.H, args.N, stream), args_(args) {
-    for (int64_t h = 0; h < args.H; ++h)
-        powers_.push_back(static_cast<float>(std::pow(args.decay_of(h), static_cast<double>(args.N))));
+    std::copy(tokens.begin(), tokens.end(), reach.begin() + wanted.first);
+    return reach;
 }
 
 CausalArgs DecayedTokens::cut(const Block& block, Span tokens) const {
@@ -156,17 +214,17 @@ CausalArgs DecayedTokens::cut(const Block& block, Span tokens) const {
 }
 
 void CausalTokens::prepare(const Block& block, float* after) {
-    CausalArgs a = cut(block, {0, N_});
+    CausalArgs a = cut(block, block.tokens);
     Buffer workspace(method_.steps->workspace(a, after != nullptr), stream_);
     a.workspace = {workspace.data(), workspace.bytes()};
     method_.steps->states(a, after, stream_);
-    prepared_.push_back({block.batch * heads_ + block.head, block.count(), after != nullptr, std::move(workspace)});
+    prepared_.push_back({block.state, block.count(), after != nullptr, std::move(workspace)});
 }
 
 std::optional<CausalTokens::Prepared> CausalTokens::taken(const Block& block) {
     std::optional<Prepared> found;
     for (auto it = prepared_.begin(); it != prepared_.end() && !found; ++it) {
-        if (it->state != block.batch * heads_ + block.head || it->count != block.count()) continue;
+        if (it->state != block.state || it->count != block.count()) continue;
         found.emplace(std::move(*it));
         prepared_.erase(it);
         break;
@@ -176,23 +234,27 @@ std::optional<CausalTokens::Prepared> CausalTokens::taken(const Block& block) {
 
 void CausalTokens::prepare(Span states) {
     if (!in_steps()) return;
-    each_block(states, [&](const Block& block, int64_t) { prepare(block, nullptr); });
+    each_block(states, [&](const Block& block, int64_t) {
+        if (block.tokens.n > 0) prepare(block, nullptr);
+    });
 }
 
-void CausalTokens::advance(Span states, Span tokens, float* S) {
-    if (!in_steps() || tokens.n != N_ || N_ % method_.steps->tokens != 0) return Tokens::advance(states, tokens, S);
-    const Buffer after(static_cast<std::size_t>(states.n * elements()) * sizeof(float), stream_),
-        A(static_cast<std::size_t>(states.n * carry()) * sizeof(float), stream_);
-    each_block(states,
-               [&](const Block& block, int64_t before) { prepare(block, after.as<float>() + before * elements()); });
-    map(states, A.as<float>());
-    apply_maps(states.n, args_.r, args_.d, carry(), A.as<float>(), after.as<float>(), S, S, stream_);
+void CausalTokens::advance(Span states, float* S) {
+    each_block(states, [&](const Block& block, int64_t before) {
+        float* const at = S + before * elements();
+        if (!in_steps() || block.tokens.n % method_.steps->tokens != 0) return Tokens::advance(block, block.tokens, at);
+        const Buffer after(static_cast<std::size_t>(block.count() * elements()) * sizeof(float), stream_),
+            A(static_cast<std::size_t>(block.count() * carry()) * sizeof(float), stream_);
+        prepare(block, after.as<float>());
+        map({block.state, block.count()}, A.as<float>());
+        apply_maps(block.count(), args_.r, args_.d, carry(), A.as<float>(), after.as<float>(), at, at, stream_);
+    });
 }
 
 void CausalTokens::last(Span states, int64_t n, float* S) {
     if (!in_steps() || n % method_.steps->tokens != 0) return Tokens::last(states, n, S);
     each_block(states, [&](const Block& block, int64_t before) {
-        CausalArgs a = cut(block, {N_ - n, n});
+        CausalArgs a = cut(block, last_of(block.tokens, n));
         const Buffer workspace(method_.steps->workspace(a, true), stream_);
         a.workspace = {workspace.data(), workspace.bytes()};
         method_.steps->states(a, S + before * elements(), stream_);
@@ -202,7 +264,7 @@ void CausalTokens::last(Span states, int64_t n, float* S) {
 void CausalTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
     CausalArgs a = cut(block, tokens);
     a.state = S;
-    if (tokens.n == N_ && !hidden && S) {
+    if (tokens.n == block.tokens.n && !hidden) {
         if (const std::optional<Prepared> first = taken(block)) {
             a.workspace = {first->workspace.data(), first->workspace.bytes()};
             return method_.steps->outputs(a, first->with_after, stream_);
@@ -222,7 +284,7 @@ void DecayedTokens::map(Span states, float* A) {
     if (!args_.gamma) return;
     std::vector<float> all;
     for (int64_t i = states.first; i < states.first + states.n; ++i)
-        all.push_back(powers_[static_cast<std::size_t>(i % heads_)]);
+        all.push_back(static_cast<float>(std::pow(args_.decay_of(i % heads_), static_cast<double>(length(i)))));
     // From pageable memory: the copy has its own of it when this returns.
     check(cudaMemcpyAsync(A, all.data(), all.size() * sizeof(float), cudaMemcpyHostToDevice, stream_),
           "copying the decays");
@@ -233,16 +295,16 @@ int64_t DecayedTokens::reach_of(double gamma, Type type, int64_t most) {
     return n <= static_cast<double>(most) ? static_cast<int64_t>(n) : -1;
 }
 
-std::vector<int64_t> DecayedTokens::reach(From, int64_t most) {
+std::vector<int64_t> DecayedTokens::reach(From) {
     if (!args_.gamma) return {};
     std::vector<int64_t> out;
-    for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), type(), most));
+    for (int64_t i = 0; i < states(); ++i) out.push_back(reach_of(args_.decay_of(i % heads_), type(), length(i) / 4));
     return out;
 }
 
-void KeyTokens::advance(Span states, Span tokens, float* S) {
+void KeyTokens::advance(Span states, float* S) {
     each_block(states, [&](const Block& block, int64_t before) {
-        CausalArgs a = cut(block, tokens);
+        CausalArgs a = cut(block, block.tokens);
         const Buffer workspace(normalize_workspace(a), stream_);
         a.workspace = {workspace.data(), workspace.bytes()};
         key_sums(a, stream_, S + before * elements());

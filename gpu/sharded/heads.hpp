@@ -1,0 +1,60 @@
+// The exchange of heads (DeepSpeed Ulysses, S. Jacobs et al., arXiv:2309.14509, 2023): a rank has all tokens of some
+// heads and makes the call of one GPU on them.
+#pragma once
+
+#include <deque>
+#include <numeric>
+
+#include "gpu/calls/linear_attention.hpp"
+#include "gpu/sharded/run.hpp"
+
+namespace causeway::gpu::sharded {
+
+// Tensors are [batch, heads, tokens, ...], on the GPU of the caller's. Heads that share keys, queries or a state stay
+// together, in `groups`; ranks beyond them have none. Everything is queued on the stream of the communicator.
+class HeadTokens {
+public:
+    HeadTokens(QueuedCommunicator& comm, const Workers& workers, int home, Index groups)
+        : comm_(comm), workers_(workers), home_(home), groups_(groups) {}
+
+    // Of `heads`, a multiple of the groups, those of a rank.
+    kit::Span of_rank(int rank, Index heads) const {
+        const auto start = [&](Index r) { return r * groups_ / comm_.size() * (heads / groups_); };
+        return {start(rank), start(rank + 1) - start(rank)};
+    }
+    bool any() const { return of_rank(comm_.rank(), groups_).n > 0; }
+
+    // The rank's heads over all tokens: of x that has all, or where processes have parts the tokens that `starts` gives
+    // the rank.
+    Tensor bring(Held, const Tensor& x, const Starts& starts);
+    // Of states [entries, heads, ...], which every process has whole.
+    Tensor bring_states(const Tensor& S) { return of_whole(Held::state, S); }
+    // Room for results like x, over `tokens`.
+    Tensor room(Held, const Tensor& x, Index tokens);
+    // The way back; share() then brings to all processes what each has given.
+    void give(const Tensor& mine, const Tensor& to, const Starts& starts);
+    void give_states(const Tensor& mine, const Tensor& to) { to_whole(mine, to); }
+    void share(const Tensor& x);
+
+private:
+    Tensor of_whole(Held, const Tensor& x);
+    void to_whole(const Tensor& mine, const Tensor& to);
+    // Blocks of so many bytes to and from every rank, this one too, whose block is not sent.
+    template <class Bytes, class Pack, class Unpack>
+    void exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack);
+
+    QueuedCommunicator& comm_;
+    const Workers& workers_;
+    int home_;
+    Index groups_;
+    std::deque<Holding> held_;
+};
+
+// The heads that share a head of keys or of queries stay together.
+inline Index groups_of(const causeway::gated::Sizes& n) { return n.heads / std::lcm(n.shared_queries, n.shared_keys); }
+
+// The options of the rank's call: its gates, and its states before the first tokens, `states` or none.
+LinearOptions of_heads(HeadTokens&, const gated::Call&, const LinearOptions&, const std::optional<Tensor>& states,
+                       const Starts&, cudaStream_t);
+
+}  // namespace causeway::gpu::sharded
