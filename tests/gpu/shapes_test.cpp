@@ -1,10 +1,13 @@
 // Random calls on the GPU, of every family, form, type and awkward shape: each ten times with the same bits, and within
 // its bound of the CPU's definition in Float64. Found faults are printed with the number of their case.
 //
-//     causeway-gpu-tests "[gpu-shapes]"       some of them
-//     causeway-gpu-tests "[.gpu-shapes-long]" CAUSEWAY_SHAPES_CASES of them (2000) from CAUSEWAY_SHAPES_CASE (0) on,
-//     and a
-//                                             line with their number
+//     causeway-gpu-tests "[gpu-shapes]"        some of them
+//     causeway-gpu-tests "[.gpu-shapes-long]"  CAUSEWAY_SHAPES_CASES of them (2000) from CAUSEWAY_SHAPES_CASE (0) on,
+//     and
+//                                              a line with their number
+//
+// For tools under which a call takes long: CAUSEWAY_SHAPES_REPEATS of each (10), with at most CAUSEWAY_SHAPES_LENGTH
+// tokens.
 #include <cmath>
 #include <cstdlib>
 #include <random>
@@ -31,6 +34,11 @@ using namespace causeway::test;
 namespace {
 
 using Tensors = std::vector<std::pair<std::string, Tensor>>;  // what a call returns, by name
+
+long number_in(const char* variable, long otherwise) {
+    const char* const text = std::getenv(variable);
+    return text ? std::strtol(text, nullptr, 10) : otherwise;
+}
 
 class Draw {
 public:
@@ -64,7 +72,10 @@ public:
     DType type() { return of({DType::f32, DType::bf16, DType::f16}); }
     // A width that kernels are made for, or any.
     Index width(Index most) { return one_in(2) ? std::min<Index>(of<Index>({32, 64, 128}), most) : among(1, most); }
-    Index length(Index most) { return one_in(6) ? most : one_in(3) ? of<Index>({1, 63, 64, 65, 128}) : among(1, 300); }
+    Index length(Index most) {
+        const Index drawn = one_in(6) ? most : one_in(3) ? of<Index>({1, 63, 64, 65, 128}) : among(1, 300);
+        return std::min<Index>(drawn, number_in("CAUSEWAY_SHAPES_LENGTH", most));
+    }
 
 private:
     std::mt19937_64 generator_;
@@ -93,7 +104,7 @@ double largest_of(const Tensor& x) {
 template <class Run>
 std::string fault_of(const Tensors& want, DType type, bool gradient, Run&& run) {
     const Tensors first = run();
-    for (int repeat = 1; repeat < 10; ++repeat) {
+    for (long repeat = 1; repeat < number_in("CAUSEWAY_SHAPES_REPEATS", 10); ++repeat) {
         const Tensors again = run();
         for (std::size_t i = 0; i < first.size(); ++i)
             if (!same_bits(first[i].second, again[i].second)) return first[i].first + " has other bits in another run";
@@ -298,11 +309,6 @@ std::string softmax_case(Draw& draw, std::string& text) {
         const gpu::SoftmaxGradient got = gpu::softmax_attention_grad(Q, K, V, D, there);
         return {{"dq", got.dq.cpu()}, {"dk", got.dk.cpu()}, {"dv", got.dv.cpu()}};
     });
-}
-
-long number_in(const char* variable, long otherwise) {
-    const char* const text = std::getenv(variable);
-    return text ? std::strtol(text, nullptr, 10) : otherwise;
 }
 
 // How many of the cases from `first` on have a fault; each is drawn from its number alone.
