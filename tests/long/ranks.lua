@@ -4,7 +4,7 @@
 --   causeway tests/long/ranks.lua PROGRAM [OTHER]
 --
 -- PROGRAM is a causeway to run them with, as in build/causeway; OTHER one for tensors on GPUs, as in
--- build/tests/causeway-without-gpus, whose GPUs compute nothing; without it PROGRAM, where there are GPUs.
+-- build/tests/causeway-without-gpus, whose kernels are definitions; without it PROGRAM, where there are GPUs.
 --
 -- Three processes on the CPU, two with a GPU each. The seconds are those of the whole job less those of one that does
 -- nothing.

@@ -15,16 +15,16 @@ namespace causeway::testing {
 // mpirun -n ranks causeway script, in this folder, ended after a minute; `environment` is NAME=value and a blank.
 inline Output run_mpi_script(int ranks, const std::string& script, const TemporaryFolder& folder = TemporaryFolder(),
                              const std::string& environment = "", const std::string& program = program_path(),
-                             const std::string& arguments = "") {
+                             const std::string& arguments = "", int seconds = 60) {
     write_bytes(folder / "script.lua", script);
     // As in a container: root, fewer cores than ranks, no reading of another process's memory. The leaks that a
     // sanitizer would report, and races inside the libraries, are Open MPI's own.
     const std::string command =
         "cd '" + folder.path() + "' && " + environment +
         "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_btl_vader_single_copy_mechanism=none "
-        "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=ignore_noninstrumented_modules=1 timeout -k 5 60 mpirun "
-        "--oversubscribe -n " +
-        std::to_string(ranks) + " '" + program + "' script.lua " + arguments + " > out 2> err < /dev/null";
+        "ASAN_OPTIONS=detect_leaks=0 TSAN_OPTIONS=ignore_noninstrumented_modules=1 timeout -k 5 " +
+        std::to_string(seconds) + " mpirun --oversubscribe -n " + std::to_string(ranks) + " '" + program +
+        "' script.lua " + arguments + " > out 2> err < /dev/null";
     const int status = std::system(command.c_str());
     return {shell_status(status), read_bytes(folder / "out"), read_bytes(folder / "err")};
 }

@@ -23,15 +23,3 @@ target_compile_options(causeway-gpu-faults PRIVATE "$<$<CONFIG:Release>:-O1>")
 target_link_options(causeway-gpu-faults PRIVATE @${fault_lists}/wrap.txt)
 set_target_properties(causeway-gpu-faults PROPERTIES LINK_DEPENDS ${fault_lists}/wrap.txt)
 add_dependencies(causeway-tests causeway-gpu-faults)
-
-# The shell under mpirun on GPUs that do not exist.
-if(MPI_CXX_FOUND AND with_nccl)
-  add_executable(causeway-without-gpus ${PROJECT_SOURCE_DIR}/lua/shell/main.cpp ${CMAKE_CURRENT_LIST_DIR}/shell/shell.cpp
-                 ${CMAKE_CURRENT_LIST_DIR}/hooks.cpp ${CMAKE_CURRENT_LIST_DIR}/pretended.cpp ${fault_lists}/calls.inc ${fault_lists}/wrap.txt)
-  target_link_libraries(causeway-without-gpus PRIVATE causeway_lua causeway_gpu causeway_flags MPI::MPI_CXX)
-  target_include_directories(causeway-without-gpus PRIVATE ${fault_lists})
-  target_compile_definitions(causeway-without-gpus PRIVATE CAUSEWAY_NCCL)
-  target_link_options(causeway-without-gpus PRIVATE @${fault_lists}/wrap.txt -Wl,--wrap=main)
-  set_target_properties(causeway-without-gpus PROPERTIES LINK_DEPENDS ${fault_lists}/wrap.txt)
-  add_dependencies(causeway-tests causeway-without-gpus)
-endif()

@@ -1,8 +1,8 @@
 -- Every call that processes under mpirun share, on the GPU of each, against the same call on one GPU:
 --   mpirun -n 2 causeway tests/gpu/distributed/processes.lua
--- "shapes" after it: of GPUs that compute nothing, shapes alone are compared. A pattern after that: the calls whose
--- names have it.
-local p, me, computes, wanted = mpi_size(), mpi_rank(), arg[1] ~= "shapes", arg[2] or ""
+-- "narrow" after it: narrow heads, for GPUs that do not exist and whose kernels are definitions on the CPU. A pattern
+-- after that: the calls whose names have it.
+local p, me, narrow, wanted = mpi_size(), mpi_rank(), arg[1] == "narrow", arg[2] or ""
 local checks = 0
 
 local function check(name, got, want, bound)
@@ -10,7 +10,7 @@ local function check(name, got, want, bound)
   local a, b = here(got):f64(), here(want):f64()
   local apart, largest = maximum(abs(a - b)), maximum(abs(b))
   checks = checks + 1
-  if computes and not (apart <= bound * math.max(largest, 1e-30)) then
+  if not (apart <= bound * math.max(largest, 1e-30)) then
     error(("%s on rank %d: %g apart, of %g"):format(name, me, apart, largest))
   end
 end
@@ -44,20 +44,25 @@ local function sorted_keys(t)
   return keys
 end
 
--- The results of a call by name: on whole tensors, and on parts, of which those that are as long as the sequence are
--- joined.
-local function compare(name, bound, N, call, tensors, options)
+-- The results of a call by name: on whole tensors, and, unless only "whole" is wanted, or "heads" of whole tensors, on
+-- parts, of which those that are as long as the sequence are joined.
+local function compare(name, bound, N, call, tensors, options, only)
   if not name:find(wanted) then return end
   local on = {}
   for i, x in ipairs(tensors) do on[i] = x:gpu() end
   local whole = {}
   for k, x in pairs(options) do whole[k] = type(x) == "userdata" and x:gpu() or x end
   local want = call(on, whole)
-  local got = call(on, options_of(whole, { engine = "nccl" }))
   local keys = sorted_keys(want)
   -- The gradient of a decay is a sum over all tokens in which most of it cancels.
   local function bound_of(key) return key == "ddecay" and 8 * bound or bound end
-  for _, key in ipairs(keys) do check(name .. " " .. key, got[key], want[key], bound_of(key)) end
+  for _, exchange in ipairs(only == "heads" and { "heads" } or { "auto", "heads" }) do
+    local got = call(on, options_of(whole, { engine = "nccl", exchange = exchange }))
+    for _, key in ipairs(keys) do
+      check(("%s %s, %s"):format(name, key, exchange), got[key], want[key], bound_of(key))
+    end
+  end
+  if only then return end
   for _, first in ipairs { N // p, math.min(N, 37), 0 } do
     local mine, own = {}, {}
     for i, x in ipairs(tensors) do mine[i] = part(x, first) end
@@ -65,11 +70,29 @@ local function compare(name, bound, N, call, tensors, options)
       own[k] = x
       if k == "log_decay" or k == "beta" then own[k] = part(x, first) elseif k == "state" then own[k] = x:gpu() end
     end
-    local parts = call(mine, options_of(own, { sharded = true }))
-    for _, key in ipairs(keys) do
-      local y = sequences[key] and unshard(parts[key], 3) or parts[key]
-      check(("%s %s, parts of %d"):format(name, key, first), y, want[key], bound_of(key))
+    for _, exchange in ipairs { "auto", "heads" } do
+      local parts = call(mine, options_of(own, { sharded = true, exchange = exchange }))
+      for _, key in ipairs(keys) do
+        local y = sequences[key] and unshard(parts[key], 3) or parts[key]
+        check(("%s %s, %s, parts of %d"):format(name, key, exchange, first), y, want[key], bound_of(key))
+      end
     end
+  end
+end
+
+-- What heads that forget hand on goes once, and once back in a gradient: nothing goes round after all.
+local function check_sent(name, tensors, rule)
+  local on, o = {}, { engine = "nccl" }
+  for i, x in ipairs(tensors) do on[i] = x:gpu() end
+  for k, x in pairs(rule) do o[k] = type(x) == "userdata" and x:gpu() or x end
+  local state = size(tensors[1], 2) * size(tensors[1], 4) * size(tensors[3], 4) * 4
+  local _, _, forward = linear_attention(on[1], on[2], on[3], o)
+  local _, backward = linear_attention_grad(on[1], on[2], on[3], on[4], o)
+  local ranks = forward.shards
+  if size(tensors[1], 3) // ranks < 1024 then return end -- too short to forget in a quarter
+  checks = checks + 2
+  if forward.bytes ~= (ranks - 1) * state or backward.bytes ~= 2 * (ranks - 1) * state then
+    error(("%s: %d and %d bytes were sent"):format(name, forward.bytes, backward.bytes))
   end
 end
 
@@ -97,8 +120,8 @@ local function softmax_grad(x, o)
   return { dq = g.dq or g.dB, dk = g.dk or g.dC, dv = g.dv or g.dV }
 end
 
-local heads, d = 3, 64
-for _, N in ipairs { 1000, 100, 2048 } do
+local heads, d = 3, narrow and 16 or 64
+for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
   for _, type in ipairs { "f32", "bf16" } do
     local function random(...) local x = randn(...) return x[type](x) end
     local k = l2norm(randn(1, heads, N, d))
@@ -123,18 +146,53 @@ for _, N in ipairs { 1000, 100, 2048 } do
       local name = ("%s %s %d, N = %d"):format(type, rule.update, i, N)
       compare(name, bound, N, linear, { q, k, v }, options_of(rule, { state = state }))
       compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, rule)
+      if rule.log_decay == strong or rule.log_decay == channels then check_sent(name, { q, k, v, dO }, rule) end
     end
     for _, decay in ipairs { 1, 0.9, 0.9999 } do
       local o = decay < 1 and { decay = decay } or {}
       local name = ("%s causal %g, N = %d"):format(type, decay, N)
       compare(name, bound, N, causal, { q, k, v }, o)
       compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o)
+      -- What is divided by has no sign.
+      local B, C, normalized = abs(q), abs(k), options_of(o, { normalize = true })
+      B, C = B[type](B), C[type](C)
+      compare(name .. ", normalize", bound, N, causal, { B, C, v }, normalized)
+      compare(name .. ", normalize, gradient", bound, N, causal_grad, { B, C, v, dO }, normalized)
+    end
+    -- Packed sequences, which only whole tensors may be.
+    for _, offsets in ipairs { { 0, N }, { 0, N // 3, N // 3, N // 2 + 1, N }, { 0, 0, 5, 70, 71, N - 1, N } } do
+      local states = randn(#offsets - 1, heads, d, d):f32()
+      for i, rule in ipairs(rules) do
+        local name = ("%s %s %d, N = %d in %d"):format(type, rule.update, i, N, #offsets - 1)
+        local packed = options_of(rule, { cu_seqlens = offsets })
+        compare(name, bound, N, linear, { q, k, v }, options_of(packed, { state = states }), "whole")
+        compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, packed, "whole")
+      end
+      for _, decay in ipairs { 1, 0.9 } do
+        local o = options_of(decay < 1 and { decay = decay } or {}, { cu_seqlens = offsets })
+        local name = ("%s causal %g, N = %d in %d"):format(type, decay, N, #offsets - 1)
+        compare(name, bound, N, causal, { q, k, v }, o, "whole")
+        compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o, "whole")
+      end
+      for _, masked in ipairs { true, false } do
+        local name = ("%s softmax %s, N = %d in %d"):format(type, masked, N, #offsets - 1)
+        local o = { causal = masked, cu_seqlens = offsets }
+        compare(name, bound, N, softmax, { q, k, v }, o, "whole")
+        compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, o, "whole")
+      end
     end
     for _, masked in ipairs { true, false } do
       local name = ("%s softmax %s, N = %d"):format(type, masked, N)
       compare(name, bound, N, softmax, { q, k, v }, { causal = masked })
       compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = masked })
     end
+    -- Four heads of values that share two of keys and queries, which the exchange of heads alone has.
+    local shared = function(x) return x(':', { 1, 2 }, ':', ':') end
+    local values, gates = random(1, 4, N, d), (rand(1, 4, N) * -0.1):f32()
+    local o = { update = "gated_delta", log_decay = gates, beta = rand(1, 4, N):f32() }
+    local name = ("%s shared heads, N = %d"):format(type, N)
+    compare(name, bound, N, linear, { shared(q), shared(k), values }, o, "heads")
+    compare(name .. ", gradient", bound, N, linear_grad, { shared(q), shared(k), values, values }, o, "heads")
     local one = random(1, heads, 1, d):gpu()
     local want = softmax_attention(one, k:gpu(), v:gpu(), { causal = false })
     check("tree_decode", (tree_decode(one, k:gpu(), v:gpu(), {})), want, bound)

@@ -1,6 +1,8 @@
-// Processes under mpirun that share a sequence, each on a GPU of its own: on GPUs, and on such that do not exist, where
-// everything but results is tried.
+// Processes under mpirun that share a sequence, each on a GPU of its own: on GPUs, and on such that do not exist, whose
+// kernels are definitions on the CPU.
+#include <cstdlib>
 #include <filesystem>
+#include <utility>
 
 #include "tests/gpu/device.hpp"
 #include "tests/gpu/distributed/ranks.hpp"
@@ -13,6 +15,7 @@ using causeway::testing::Output;
 using causeway::testing::read_bytes;
 using causeway::testing::run_mpi_script;
 using causeway::testing::TemporaryFolder;
+using causeway::testing::write_bytes;
 
 namespace {
 
@@ -40,14 +43,61 @@ TEST_CASE("processes that share a sequence on GPUs compute what one GPU does", "
     }
 }
 
-TEST_CASE("processes that share a sequence send what others wait for", "[mpi][processes]") {
+TEST_CASE("processes that share a sequence on GPUs that do not exist compute what one does", "[mpi][processes]") {
     if (no_mpi() || without_gpus().empty()) return;
-    for (const int ranks : {2, 3}) {
-        const Output output = run_mpi_script(ranks, every_call(), TemporaryFolder(), "", without_gpus(), "shapes");
+    // The second of lengths that leave ranks without tokens.
+    for (const auto& [ranks, calls] : {std::pair(2, ""), std::pair(3, "'N = 100'")}) {
+        const Output output = run_mpi_script(ranks, every_call(), TemporaryFolder(), "", without_gpus(),
+                                             std::string("narrow ") + calls, 240);
         INFO(output.err);
         CHECK(output.status == 0);
         CHECK(has(output.out, " comparisons"));
     }
+}
+
+TEST_CASE("processes on two hosts share a sequence on GPUs that do not exist", "[mpi][processes]") {
+    if (no_mpi() || without_gpus().empty()) return;
+    // The second time two on one host, whose GPUs have other numbers there than the ranks have.
+    for (const auto& [ranks, calls] :
+         {std::pair("1 1", "bf16 .*N = 100"), std::pair("2 1", "bf16 gated_delta 5, N = 100$")}) {
+        const TemporaryFolder folder;
+        write_bytes(folder / "script.lua", every_call());
+        const std::string command = "cd '" + folder.path() + "' && CAUSEWAY_THREADS=1 timeout 240 '" + source_dir() +
+                                    "/tests/lua/two_hosts.sh' " + ranks + " '" + without_gpus() +
+                                    "' script.lua narrow '" + calls + "' > out 2> err";
+        const int status = testing::shell_status(std::system(command.c_str()));
+        constexpr int no_namespaces = 3;
+        if (status == no_namespaces) return test::skip("a test of two hosts", "there can be no network namespaces");
+        INFO(read_bytes(folder / "err"));
+        CHECK(status == 0);
+        CHECK(has(read_bytes(folder / "out"), " comparisons"));
+    }
+}
+
+TEST_CASE("GPUs of one process that do not exist compute what one does", "[processes]") {
+    if (without_gpus().empty()) return;
+    const TemporaryFolder folder;
+    write_bytes(folder / "script.lua", every_call());
+    const std::string command = "cd '" + folder.path() + "' && CAUSEWAY_GPUS=3 timeout 240 '" + without_gpus() +
+                                "' script.lua narrow f32 > out 2> err";
+    CHECK(std::system(command.c_str()) == 0);
+    INFO(read_bytes(folder / "err"));
+    CHECK(has(read_bytes(folder / "out"), " comparisons"));
+}
+
+TEST_CASE("tests of several GPUs pass on GPUs that do not exist", "[processes]") {
+    if (without_gpus().empty()) return;
+    const TemporaryFolder folder;
+    const std::string command =
+        "cd '" + source_dir() + "' && CAUSEWAY_GPUS=2 timeout 280 '" +
+        std::filesystem::path(without_gpus()).replace_filename("causeway-gpu-tests-without-gpus").string() +
+        "' 'gpu: gradients of heads that forget on several GPUs,gpu: a state that is large*,gpu: one head on several "
+        "GPUs*,gpu: calls on several GPUs name*' > '" +
+        (folder / "out") + "' 2>&1";
+    CHECK(std::system(command.c_str()) == 0);
+    const std::string out = read_bytes(folder / "out");
+    INFO(out);
+    CHECK(has(out, "6 passed, 0 failed"));
 }
 
 TEST_CASE("tensors of the GPU are cut into parts and joined", "[mpi][processes]") {

@@ -1,6 +1,5 @@
-// The shell of processes under mpirun with a GPU each that does not exist (pretended.hpp): memory is the CPU's, kernels
-// compute nothing, but NCCL's messages between the processes go, by MPI: what is only moved gets there.
-// CAUSEWAY_ONE_GPU: all have the same one; CAUSEWAY_FAILING_RANK: the rank none of whose messages can be sent.
+#include "tests/gpu/defined/processes.hpp"
+
 #include <mpi.h>
 
 #include <chrono>
@@ -12,6 +11,7 @@
 #include "tests/faults/gpu/c_headers.hpp"
 #include "tests/faults/gpu/hooks.hpp"
 
+namespace causeway::faults {
 namespace {
 
 struct Message {
@@ -108,7 +108,7 @@ ncclResult_t end_group() {
 // Every process has a device of its own.
 cudaError_t properties(cudaDeviceProp* p, int) {
     *p = {};
-    std::strcpy(p->name, "a device that computes nothing");
+    std::strcpy(p->name, "a device whose kernels are definitions");
     p->major = 9, p->multiProcessorCount = 132, p->l2CacheSize = 50 << 20;
     p->totalGlobalMem = std::size_t{80} << 30;
     const char* const rank = std::getenv("CAUSEWAY_ONE_GPU") ? nullptr : std::getenv("OMPI_COMM_WORLD_RANK");
@@ -116,25 +116,19 @@ cudaError_t properties(cudaDeviceProp* p, int) {
     return cudaSuccess;
 }
 
-template <class F>
-void stand_in(const char* name, F* function) {
-    causeway::faults::stand_in(name, reinterpret_cast<void*>(function));
-}
-
 }  // namespace
 
-extern "C" int __real_main(int, char**);
-
-extern "C" int __wrap_main(int argc, char** argv) {
-    causeway::faults::pretend(1);
-    stand_in("ncclGetUniqueId", unique_id);
-    stand_in("ncclCommInitRank", init_rank);
-    stand_in("ncclCommDestroy", end_communicator);
-    stand_in("ncclCommAbort", end_communicator);
-    stand_in("ncclSend", send);
-    stand_in("ncclRecv", receive);
-    stand_in("ncclAllGather", all_gather);
-    stand_in("ncclGroupEnd", end_group);
-    stand_in("cudaGetDeviceProperties", properties);
-    return __real_main(argc, argv);
+void send_between_processes() {
+    const auto stands_in = [](const char* name, auto* function) { stand_in(name, reinterpret_cast<void*>(function)); };
+    stands_in("ncclGetUniqueId", unique_id);
+    stands_in("ncclCommInitRank", init_rank);
+    stands_in("ncclCommDestroy", end_communicator);
+    stands_in("ncclCommAbort", end_communicator);
+    stands_in("ncclSend", send);
+    stands_in("ncclRecv", receive);
+    stands_in("ncclAllGather", all_gather);
+    stands_in("ncclGroupEnd", end_group);
+    stands_in("cudaGetDeviceProperties", properties);
 }
+
+}  // namespace causeway::faults

@@ -1,0 +1,118 @@
+#include "tests/gpu/defined/threads.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "tests/faults/gpu/c_headers.hpp"
+#include "tests/faults/gpu/hooks.hpp"
+
+namespace causeway::faults {
+namespace {
+
+struct World {
+    int ranks = 0;
+    bool ended = false;
+    std::map<std::pair<int, int>, std::deque<std::vector<char>>> on_the_way;  // from, to
+    std::mutex mutex;
+    std::condition_variable changed;
+};
+
+struct Rank {
+    std::shared_ptr<World> world;
+    int number = 0;
+};
+
+struct Receiving {
+    Rank* to;
+    int from;
+    void* data;
+};
+
+// What a group is to receive, once all that it sends has been sent.
+thread_local std::vector<Receiving> group;
+thread_local bool open_group = false;
+
+Rank& rank_of(ncclComm_t comm) { return *reinterpret_cast<Rank*>(comm); }
+
+ncclResult_t receive_all() {
+    for (const Receiving& r : std::exchange(group, {})) {
+        World& world = *r.to->world;
+        std::unique_lock lock(world.mutex);
+        auto& messages = world.on_the_way[{r.from, r.to->number}];
+        world.changed.wait(lock, [&] { return world.ended || !messages.empty(); });
+        if (messages.empty()) continue;  // it never comes
+        std::copy(messages.front().begin(), messages.front().end(), static_cast<char*>(r.data));
+        messages.pop_front();
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t begin(ncclComm_t* comms, int n, const int*) {
+    const auto world = std::make_shared<World>();
+    world->ranks = n;
+    for (int r = 0; r < n; ++r) comms[r] = reinterpret_cast<ncclComm_t>(new Rank{world, r});
+    return ncclSuccess;
+}
+
+ncclResult_t end(ncclComm_t comm) {
+    const std::unique_ptr<Rank> rank(&rank_of(comm));
+    const std::lock_guard lock(rank->world->mutex);
+    rank->world->ended = true;
+    rank->world->changed.notify_all();
+    return ncclSuccess;
+}
+
+ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int to, ncclComm_t comm, cudaStream_t) {
+    const Rank& from = rank_of(comm);
+    const auto* const first = static_cast<const char*>(data);
+    const std::lock_guard lock(from.world->mutex);
+    from.world->on_the_way[{from.number, to}].emplace_back(first, first + bytes);
+    from.world->changed.notify_all();
+    return ncclSuccess;
+}
+
+ncclResult_t receive(void* data, std::size_t, ncclDataType_t, int from, ncclComm_t comm, cudaStream_t) {
+    group.push_back({&rank_of(comm), from, data});
+    return open_group ? ncclSuccess : receive_all();
+}
+
+ncclResult_t all_gather(const void* mine, void* out, std::size_t bytes, ncclDataType_t type, ncclComm_t comm,
+                        cudaStream_t stream) {
+    const int ranks = rank_of(comm).world->ranks;
+    for (int r = 0; r < ranks; ++r) send(mine, bytes, type, r, comm, stream);
+    const bool outer = std::exchange(open_group, true);
+    for (int r = 0; r < ranks; ++r)
+        receive(static_cast<char*>(out) + static_cast<std::size_t>(r) * bytes, bytes, type, r, comm, stream);
+    open_group = outer;
+    return open_group ? ncclSuccess : receive_all();
+}
+
+ncclResult_t start_group() {
+    open_group = true;
+    return ncclSuccess;
+}
+ncclResult_t end_group() {
+    open_group = false;
+    return receive_all();
+}
+
+}  // namespace
+
+void send_between_threads() {
+    const auto stands_in = [](const char* name, auto* function) { stand_in(name, reinterpret_cast<void*>(function)); };
+    stands_in("ncclCommInitAll", begin);
+    stands_in("ncclCommDestroy", end);
+    stands_in("ncclCommAbort", end);
+    stands_in("ncclGroupStart", start_group);
+    stands_in("ncclGroupEnd", end_group);
+    stands_in("ncclSend", send);
+    stands_in("ncclRecv", receive);
+    stands_in("ncclAllGather", all_gather);
+}
+
+}  // namespace causeway::faults
