@@ -382,7 +382,6 @@ void add_sharded(Cases& cases) {
             2, true);
     }
     for (const std::string& exchange : calls::state_exchanges()) {
-        if (exchange == "heads") continue;  // not there on GPUs
         Sharding sharding = two;
         sharding.exchange = exchange;
         sharded("causal_linear_attention, " + exchange, [=](const Text& t, const Text&) {
@@ -404,13 +403,41 @@ void add_sharded(Cases& cases) {
         const auto g = gpu::causal_linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, true, two);
         return results(g.dB, g.dC, g.dV, g.ddecay);
     });
-    sharded("softmax_attention", [=](const Text& t, const Text&) {
-        const auto r = gpu::softmax_attention_sharded(t.q, t.k, t.v, {}, two);
-        return results(r.O, r.lse);
+    sharded("normalized causal_linear_attention gradient", [=](const Text& t, const Text&) {
+        gpu::CausalOptions o;
+        o.normalize = true;
+        const auto g = gpu::causal_linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, false, two);
+        return results(g.dB, g.dC, g.dV);
     });
-    sharded("softmax_attention gradient", [=](const Text& t, const Text&) {
-        const auto g = gpu::softmax_attention_grad_sharded(t.q, t.k, t.v, t.dO, {}, {}, two);
-        return results(g.dq, g.dk, g.dv);
+    Sharding by_heads = two;
+    by_heads.exchange = "heads";
+    for (const auto& [how, sharding] : {std::pair("", two), std::pair(" by heads", by_heads)}) {
+        sharded(std::string("softmax_attention") + how, [=](const Text& t, const Text&) {
+            const auto r = gpu::softmax_attention_sharded(t.q, t.k, t.v, {}, sharding);
+            return results(r.O, r.lse);
+        });
+        sharded(std::string("softmax_attention gradient") + how, [=](const Text& t, const Text&) {
+            const auto g = gpu::softmax_attention_grad_sharded(t.q, t.k, t.v, t.dO, {}, {}, sharding);
+            return results(g.dq, g.dk, g.dv);
+        });
+        sharded(std::string("packed gated attention") + how, [=](const Text& t, const Text&) {
+            gpu::LinearOptions o = linear_options(gated::updates()["gated"], false);
+            o.cu_seqlens = {0, 10, 30, N}, o.state.reset();
+            const auto r = gpu::linear_attention_sharded(t.q, t.k, t.v, o, sharding);
+            return results(r.O, r.state);
+        });
+        sharded(std::string("packed gated attention gradient") + how, [=](const Text& t, const Text&) {
+            gpu::LinearOptions o = linear_options(gated::updates()["gated"], false);
+            o.cu_seqlens = {0, 10, 30, N}, o.state.reset();
+            const auto g = gpu::linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, {}, sharding);
+            return results(g.dq, g.dk, g.dv, g.dlog_decay);
+        });
+    }
+    sharded("packed softmax_attention", [=](const Text& t, const Text&) {
+        gpu::SoftmaxOptions o;
+        o.cu_seqlens = {0, 10, 30, N};
+        const auto r = gpu::softmax_attention_sharded(t.q, t.k, t.v, o, two);
+        return results(r.O, r.lse);
     });
     sharded("tree_decode of tensors on the GPU", [](const Text& t, const Text& one) {
         DecodeOptions o;
