@@ -67,6 +67,14 @@ void redistribute(Communicator& comm, Index rows, Index width, const Shares& fro
         });
 }
 
+// Of `heads`, a multiple of the groups that stay together, those of a rank: the first ranks have some, where there are
+// more ranks than groups.
+inline kit::Span heads_of_rank(int rank, int ranks, Index groups, Index heads) {
+    if (groups == 0) return {};
+    const auto start = [&](Index r) { return (r * groups + ranks - 1) / ranks * (heads / groups); };
+    return {start(rank), start(rank + 1) - start(rank)};
+}
+
 // The exchange of heads (DeepSpeed Ulysses, S. Jacobs et al., arXiv:2309.14509, 2023): a rank gives away its tokens of
 // the other ranks' heads for all tokens of its own, computes whole heads as one worker does, to the bit, and gives the
 // results back. Heads that share keys, queries or a state stay together, in `groups`; ranks beyond them have none.
@@ -78,10 +86,7 @@ public:
 
     Index tokens() const { return tokens_.back(); }
     // Of `heads`, a multiple of the groups, those of a rank: first and number.
-    kit::Span heads_of(int rank, Index heads) const {
-        const auto start = [&](Index r) { return r * groups_ / comm_.size() * (heads / groups_); };
-        return {start(rank), start(rank + 1) - start(rank)};
-    }
+    kit::Span heads_of(int rank, Index heads) const { return heads_of_rank(rank, comm_.size(), groups_, heads); }
     kit::Span heads_here(Index heads) const { return heads_of(comm_.rank(), heads); }
 
     // y [batch, heads here, all tokens, width] <- x [batch, heads, tokens, width].

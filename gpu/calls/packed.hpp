@@ -1,4 +1,4 @@
-// What calls on the CPU have and some on GPUs do not: packed sequences, states in a pool, in place, or kept on the way,
+// What calls on the CPU have and some on GPUs do not: states in a pool, in place, or kept on the way,
 // and outputs that nothing after their token changes.
 #pragma once
 
@@ -13,9 +13,6 @@
 namespace causeway::gpu {
 
 // Throw Error where what they are named after is given; `call` says in the sentence who does not take it.
-inline void refuse_packed(const std::vector<Index>& cu_seqlens, const char* call) {
-    if (!cu_seqlens.empty()) fail("cu_seqlens: given, but ", call, " takes one sequence");
-}
 inline void refuse_pool(const std::vector<Index>& state_indices, const char* call) {
     if (!state_indices.empty()) fail("state_indices: given, but ", call, " takes the states of the sequences");
 }

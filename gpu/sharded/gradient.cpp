@@ -115,7 +115,9 @@ Starts backward_starts(std::int64_t N, int p, std::int64_t unit) {
 
 void backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
               const float* first_states, const float* last_gradients, float* first_gradients) {
-    const Route z = route_of(comm, tokens, sequences, starts, Exchange::ring);
+    Route z = route_of(comm, tokens, sequences, starts, Exchange::ring);
+    // A rank waits for what comes to its last sequence alone, not before all others; messages are of a state each.
+    if (sequences.packed) z.together = static_cast<int>(std::max<Index>(1, sequences.heads));
     TokenGradPart part(tokens, first_states, last_gradients, first_gradients);
     causeway::sharded::backward(comm, z, part);
 }

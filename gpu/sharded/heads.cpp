@@ -1,10 +1,10 @@
 #include "gpu/sharded/heads.hpp"
 
 #include <functional>
+#include <tuple>
 #include <vector>
 
 #include "gpu/base/copy.hpp"
-#include "gpu/sharded/moves.hpp"
 
 namespace causeway::gpu::sharded {
 namespace {
@@ -30,17 +30,27 @@ char* at(const Tensor& x, std::size_t bytes) { return x.as<char>() + bytes; }
 
 }  // namespace
 
-Tensor HeadTokens::room(Held held, const Tensor& x, Index tokens) {
+Tensor in_four(const Tensor& x, bool width) {
+    Shape shape;
+    for (int i = x.ndim() + (width ? 0 : 1); i < 4; ++i) shape.push_back(1);
+    for (int i = 0; i < x.ndim(); ++i) shape.push_back(x.shape()[i]);
+    if (!width) shape.push_back(1);
+    return x.reshape(shape);
+}
+
+Tensor HeadTokens::room(const Tensor& x, Index tokens) const {
     Shape shape = x.shape();
     shape[1] = of_rank(comm_.rank(), shape[1]).n, shape[2] = tokens;
-    held_.emplace_back(comm_, held, shape.size(), size_of(x.dtype()));
     return Tensor(x.dtype(), shape, comm_.stream());
 }
+
+Tensor HeadTokens::none(const Tensor& x, Index tokens) const { return room(x, tokens); }
 
 Tensor HeadTokens::of_whole(Held held, const Tensor& x) {
     const Form f(x);
     const kit::Span mine = of_rank(comm_.rank(), f.heads);
-    const Tensor out = room(held, x, f.tokens);
+    const Tensor out = room(x, f.tokens);
+    holds(held, out);
     const std::size_t row = f.bytes(mine.n, f.tokens);
     if (row > 0)
         copy_rows(
@@ -59,7 +69,7 @@ void HeadTokens::to_whole(const Tensor& mine, const Tensor& to) {
                   home_, current_device(), comm_.stream(), doing);
 }
 
-template <class Bytes, class Pack, class Unpack>
+template <class E, class Bytes, class Pack, class Unpack>
 void HeadTokens::exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack) {
     const int p = comm_.size(), me = comm_.rank();
     std::vector<Buffer> out, in;
@@ -71,8 +81,9 @@ void HeadTokens::exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpac
     for (int r = 0; r < p; ++r) {
         if (r == me) continue;
         const auto& [mine, theirs] = std::tie(out[static_cast<std::size_t>(r)], in[static_cast<std::size_t>(r)]);
-        transfers.push_back(comm_.send(mine.template as<char>(), static_cast<Index>(mine.bytes()), r));
-        transfers.push_back(comm_.receive(theirs.template as<char>(), static_cast<Index>(theirs.bytes()), r));
+        const auto elements = [](const Buffer& x) { return static_cast<Index>(x.bytes() / sizeof(E)); };
+        transfers.push_back(comm_.send(mine.template as<E>(), elements(mine), r));
+        transfers.push_back(comm_.receive(theirs.template as<E>(), elements(theirs), r));
     }
     comm_.start();
     for (distributed::Transfer& t : transfers) t.wait();
@@ -82,7 +93,8 @@ void HeadTokens::exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpac
 Tensor HeadTokens::bring(Held held, const Tensor& x, const Starts& starts) {
     if (!workers_.parts) return of_whole(held, x);
     const Form f(x);
-    const Tensor out = room(held, x, starts.back());
+    const Tensor out = room(x, starts.back());
+    holds(held, out);
     const Index mine = out.shape()[1];
     const auto part = [&](int r) {
         return starts[static_cast<std::size_t>(r) + 1] - starts[static_cast<std::size_t>(r)];
@@ -92,7 +104,7 @@ Tensor HeadTokens::bring(Held held, const Tensor& x, const Starts& starts) {
     };
     const std::function<std::size_t(int)> from = [&](int r) { return f.bytes(f.batch * mine, part(r)); };
     exchange(
-        to, from,
+        x.dtype(), to, from,
         [&](int r, char* block) {
             const kit::Span heads = of_rank(r, f.heads);
             const std::size_t row = f.bytes(heads.n, f.tokens);
@@ -123,7 +135,7 @@ void HeadTokens::give(const Tensor& mine, const Tensor& to, const Starts& starts
         return f.bytes(f.batch * of_rank(r, f.heads).n, f.tokens);
     };
     exchange(
-        out, in,
+        to.dtype(), out, in,
         [&](int r, char* block) {
             const std::size_t row = f.bytes(1, part(r)), first = f.bytes(1, starts[static_cast<std::size_t>(r)]);
             if (row > 0 && heads_here > 0)
@@ -159,13 +171,22 @@ LinearOptions of_heads(HeadTokens& heads, const gated::Call& call, const LinearO
 
 void HeadTokens::share(const Tensor& x) {
     const Form f(x);
-    for (int owner = 0; owner < comm_.size(); ++owner) {
-        const kit::Span heads = of_rank(owner, f.heads);
-        const std::size_t row = f.bytes(heads.n, f.tokens);
-        for (Index b = 0; b < f.batch && row > 0; ++b)
-            give_to_all(comm_, owner, at(x, static_cast<std::size_t>(b) * f.entry() + f.bytes(heads.first, f.tokens)),
-                        row);
-    }
+    const auto block = [&](int r) { return f.bytes(of_rank(r, f.heads).n, f.tokens); };
+    const auto place = [&](int r) { return at(x, f.bytes(of_rank(r, f.heads).first, f.tokens)); };
+    const auto entries = static_cast<std::size_t>(f.batch);
+    const std::function<std::size_t(int)> to = [&](int) { return entries * block(comm_.rank()); };
+    const std::function<std::size_t(int)> from = [&](int r) { return entries * block(r); };
+    exchange(
+        x.dtype(), to, from,
+        [&](int, char* packed) {
+            const std::size_t row = block(comm_.rank());
+            if (row > 0) copy_rows({packed, row, place(comm_.rank()), f.entry(), row, entries}, comm_.stream(), doing);
+        },
+        [&](int r, const char* packed) {
+            const std::size_t row = block(r);
+            if (row > 0 && r != comm_.rank())
+                copy_rows({place(r), f.entry(), packed, row, row, entries}, comm_.stream(), doing);
+        });
 }
 
 }  // namespace causeway::gpu::sharded

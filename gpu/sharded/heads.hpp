@@ -2,15 +2,17 @@
 // heads and makes the call of one GPU on them.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <numeric>
 
+#include "core/sharded/all_to_all.hpp"
 #include "gpu/calls/linear_attention.hpp"
 #include "gpu/sharded/run.hpp"
 
 namespace causeway::gpu::sharded {
 
-// Tensors are [batch, heads, tokens, ...], on the GPU of the caller's. Heads that share keys, queries or a state stay
+// Tensors are [batch, heads, tokens, width], on the GPU of the caller's. Heads that share keys, queries or a state stay
 // together, in `groups`; ranks beyond them have none. Everything is queued on the stream of the communicator.
 class HeadTokens {
 public:
@@ -19,8 +21,7 @@ public:
 
     // Of `heads`, a multiple of the groups, those of a rank.
     kit::Span of_rank(int rank, Index heads) const {
-        const auto start = [&](Index r) { return r * groups_ / comm_.size() * (heads / groups_); };
-        return {start(rank), start(rank + 1) - start(rank)};
+        return causeway::sharded::heads_of_rank(rank, comm_.size(), groups_, heads);
     }
     bool any() const { return of_rank(comm_.rank(), groups_).n > 0; }
 
@@ -29,26 +30,55 @@ public:
     Tensor bring(Held, const Tensor& x, const Starts& starts);
     // Of states [entries, heads, ...], which every process has whole.
     Tensor bring_states(const Tensor& S) { return of_whole(Held::state, S); }
-    // Room for results like x, over `tokens`.
-    Tensor room(Held, const Tensor& x, Index tokens);
+    // Results like x over `tokens` of a rank that has no heads.
+    Tensor none(const Tensor& x, Index tokens) const;
     // The way back; share() then brings to all processes what each has given.
     void give(const Tensor& mine, const Tensor& to, const Starts& starts);
     void give_states(const Tensor& mine, const Tensor& to) { to_whole(mine, to); }
     void share(const Tensor& x);
+    // What a rank has made counts as held from here on.
+    void holds(Held held, const Tensor& x) { held_.emplace_back(comm_, held, x.size(), size_of(x.dtype())); }
+
+    // The time of the call, called in this order: parts of the processes' own are moved within it, copies of the
+    // caller's tensors are not.
+    void begins() {
+        if (workers_.parts) comm_.begin();
+    }
+    void is_brought() {
+        if (!workers_.parts) comm_.begin();
+    }
+    void is_computed() {
+        if (!workers_.parts) seconds_ = comm_.settle();
+    }
+    double is_given() {
+        const double all = comm_.settle();
+        return workers_.parts ? all : seconds_;
+    }
 
 private:
+    Tensor room(const Tensor& x, Index tokens) const;
     Tensor of_whole(Held, const Tensor& x);
     void to_whole(const Tensor& mine, const Tensor& to);
-    // Blocks of so many bytes to and from every rank, this one too, whose block is not sent.
-    template <class Bytes, class Pack, class Unpack>
+    // Blocks of so many bytes to and from every rank, this one too, whose block is not sent. E: the elements.
+    template <class E, class Bytes, class Pack, class Unpack>
     void exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack);
+    template <class Bytes, class Pack, class Unpack>
+    void exchange(DType type, const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack) {
+        if (size_of(type) == sizeof(float)) exchange<float>(to, from, pack, unpack);
+        else exchange<std::uint16_t>(to, from, pack, unpack);
+    }
 
     QueuedCommunicator& comm_;
     const Workers& workers_;
     int home_;
     Index groups_;
     std::deque<Holding> held_;
+    double seconds_ = 0;
 };
+
+// The same elements in four dimensions, those that are missing being 1: of [heads, tokens, width] and [tokens, width],
+// or without width of what has a number a token.
+Tensor in_four(const Tensor& x, bool width = true);
 
 // The heads that share a head of keys or of queries stay together.
 inline Index groups_of(const causeway::gated::Sizes& n) { return n.heads / std::lcm(n.shared_queries, n.shared_keys); }

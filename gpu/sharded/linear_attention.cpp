@@ -18,6 +18,7 @@ using distributed::Held;
 using sharded::Gates;
 using sharded::head_strides;
 using sharded::HeadTokens;
+using sharded::in_four;
 using sharded::Local;
 using sharded::SharedSequences;
 using sharded::Span;
@@ -83,35 +84,41 @@ constexpr const char* several = "a call on several GPUs";
 double linear_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor& q, const Tensor& k, const Tensor& v,
                        const gated::Call& call, const LinearOptions& o, const Starts& starts, const States& states,
                        const Tensor& O) {
-    comm.begin();
+    heads.begins();
     const LinearOptions own = sharded::of_heads(heads, call, o, states.before, starts, comm.stream());
-    const Tensor Q = heads.bring(Held::query, q, starts), K = heads.bring(Held::shard, k, starts),
-                 V = heads.bring(Held::shard, v, starts);
-    LinearResult mine{
-        heads.room(Held::partial, O, starts.back()), heads.room(Held::state, states.after, call.sizes.dk), {}};
-    if (heads.any()) mine = linear_attention(Q, K, V, own);
-    heads.give(mine.O, O, starts), heads.give_states(mine.state, states.after);
-    return comm.settle();
+    const Tensor Q = heads.bring(Held::query, in_four(q), starts), K = heads.bring(Held::shard, in_four(k), starts),
+                 V = heads.bring(Held::shard, in_four(v), starts), all_O = in_four(O);
+    heads.is_brought();
+    const LinearResult mine =
+        heads.any() ? linear_attention(Q, K, V, own)
+                    : LinearResult{heads.none(all_O, starts.back()), heads.none(states.after, call.sizes.dk), {}};
+    heads.holds(Held::partial, mine.O), heads.holds(Held::state, mine.state);
+    heads.is_computed();
+    heads.give(mine.O, all_O, starts), heads.give_states(mine.state, states.after);
+    return heads.is_given();
 }
 
 double causal_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor& B, const Tensor& C, const Tensor& V,
                        const std::vector<double>& gamma, const CausalOptions& o, const Starts& starts,
                        const CausalResult& out) {
-    comm.begin();
+    heads.begins();
     CausalOptions own = o;
     own.stream = comm.stream(), own.return_state = true;
     if (o.decay.size() > 1) {
         const kit::Span mine = heads.of_rank(comm.rank(), static_cast<Index>(gamma.size()));
         own.decay.assign(gamma.begin() + mine.first, gamma.begin() + mine.first + mine.n);
     }
-    if (o.state) own.state = heads.bring_states(*o.state);
-    const Tensor q = heads.bring(Held::query, B, starts), k = heads.bring(Held::shard, C, starts),
-                 v = heads.bring(Held::shard, V, starts);
-    CausalResult mine{
-        heads.room(Held::partial, out.O, starts.back()), heads.room(Held::state, out.state, out.state.shape()[2]), {}};
-    if (heads.any()) mine = causal_linear_attention(q, k, v, own);
-    heads.give(mine.O, out.O, starts), heads.give_states(mine.state, out.state);
-    return comm.settle();
+    if (o.state) own.state = heads.bring_states(o.state->reshape(out.state.shape()));
+    const Tensor q = heads.bring(Held::query, in_four(B), starts), k = heads.bring(Held::shard, in_four(C), starts),
+                 v = heads.bring(Held::shard, in_four(V), starts), all_O = in_four(out.O);
+    heads.is_brought();
+    const CausalResult mine =
+        heads.any() ? causal_linear_attention(q, k, v, own)
+                    : CausalResult{heads.none(all_O, starts.back()), heads.none(out.state, out.state.shape()[2]), {}};
+    heads.holds(Held::partial, mine.O), heads.holds(Held::state, mine.state);
+    heads.is_computed();
+    heads.give(mine.O, all_O, starts), heads.give_states(mine.state, out.state);
+    return heads.is_given();
 }
 
 // Heads whose decay is not forgotten within the parts.
@@ -221,7 +228,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const auto share = [&](QueuedCommunicator& comm) {
         if (by_heads) {
             heads(comm).share(states.after);
-            if (workers.share()) heads(comm).share(O);
+            if (workers.share()) heads(comm).share(in_four(O));
             return;
         }
         share_states(comm, states, sequences, starts);
@@ -321,7 +328,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const auto share = [&](QueuedCommunicator& comm) {
         if (by_heads) {
             heads(comm).share(out.state);
-            if (workers.share()) heads(comm).share(out.O);
+            if (workers.share()) heads(comm).share(in_four(out.O));
             return;
         }
         share_states(comm, states, sequences, starts);

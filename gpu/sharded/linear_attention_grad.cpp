@@ -19,6 +19,7 @@ namespace {
 using distributed::Held;
 using sharded::Gates;
 using sharded::head_strides;
+using sharded::in_four;
 using sharded::Local;
 using sharded::Starts;
 using sharded::whole;
@@ -44,8 +45,8 @@ struct GradientCall {
     bool gates() const { return sizes().gates > 0; }
     bool steps() const { return causeway::gated::has_delta(sizes().update); }
     Whole states(const Tensor& x) const { return whole(x, sizes().state_shape[0] * sizes().state_shape[1], 1, home); }
-    // The ranks that have the first token of every state, or the last one.
-    std::vector<int> owners(bool last_token = false) const { return sequences.owners(starts, last_token); }
+    // The ranks that have the first token of every state.
+    std::vector<int> owners() const { return sequences.owners(starts, false); }
 
     void make_results(cudaStream_t stream) {
         const auto like = [&](const Tensor& x) { return Tensor(x.dtype(), x.shape(), stream); };
@@ -68,7 +69,7 @@ struct GradientCall {
     void share_heads(QueuedCommunicator& comm) const {
         heads(comm).share(out.dstate);
         for (const Tensor* x : {&out.dq, &out.dk, &out.dv, gates() ? &dg : nullptr, steps() ? &dbeta : nullptr})
-            if (x && workers.share()) heads(comm).share(*x);
+            if (x && workers.share()) heads(comm).share(in_four(*x));
     }
     void share(QueuedCommunicator& comm) const {
         sharded::share_states(comm, states(out.dstate), owners());
@@ -84,28 +85,28 @@ struct GradientCall {
 
 double GradientCall::compute_by_heads(QueuedCommunicator& comm, const LinearOptions& o) const {
     sharded::HeadTokens mine = heads(comm);
-    comm.begin();
+    mine.begins();
     const LinearOptions own = sharded::of_heads(mine, call, o, state, starts, comm.stream());
     std::optional<Tensor> dlast;
     if (last) dlast = mine.bring_states(*last);
-    const Tensor Q = mine.bring(Held::query, q, starts), K = mine.bring(Held::shard, k, starts),
-                 V = mine.bring(Held::shard, v, starts), upstream = mine.bring(Held::query, dO, starts);
-    const auto room = [&](const Tensor& x) { return mine.room(Held::partial, x, starts.back()); };
-    Tensor dq = room(out.dq), dk = room(out.dk), dv = room(out.dv), own_dg, own_dbeta,
-           dS = mine.room(Held::state, out.dstate, sizes().dk);
-    if (gates()) own_dg = room(dg);
-    if (steps()) own_dbeta = room(dbeta);
-    if (mine.any()) {
-        const LinearGradient g = linear_attention_grad(Q, K, V, upstream, own, dlast);
-        dq = g.dq, dk = g.dk, dv = g.dv, dS = g.dstate.reshape(dS.shape());
-        if (gates()) own_dg = g.dlog_decay->reshape(own_dg.shape());
-        if (steps()) own_dbeta = g.dbeta->reshape(own_dbeta.shape());
-    }
-    mine.give(dq, out.dq, starts), mine.give(dk, out.dk, starts), mine.give(dv, out.dv, starts);
-    if (gates()) mine.give(own_dg, dg, starts);
-    if (steps()) mine.give(own_dbeta, dbeta, starts);
-    mine.give_states(dS, out.dstate);
-    return comm.settle();
+    const auto bring = [&](Held held, const Tensor& x) { return mine.bring(held, in_four(x), starts); };
+    const Tensor Q = bring(Held::query, q), K = bring(Held::shard, k), V = bring(Held::shard, v),
+                 upstream = bring(Held::query, dO);
+    mine.is_brought();
+    LinearGradient g;
+    if (mine.any()) g = linear_attention_grad(Q, K, V, upstream, own, dlast);
+    mine.is_computed();
+    const auto give = [&](const Tensor& own_part, const Tensor& to) {
+        const Tensor all = in_four(to);
+        const Tensor part = mine.any() ? in_four(own_part, own_part.ndim() == 4) : mine.none(all, starts.back());
+        mine.holds(Held::partial, part);
+        mine.give(part, all, starts);
+    };
+    give(g.dq, out.dq), give(g.dk, out.dk), give(g.dv, out.dv);
+    if (gates()) give(g.dlog_decay.value_or(Tensor()), dg);
+    if (steps()) give(g.dbeta.value_or(Tensor()), dbeta);
+    if (mine.any()) mine.give_states(g.dstate, out.dstate);
+    return mine.is_given();
 }
 
 double GradientCall::compute(QueuedCommunicator& comm) const {

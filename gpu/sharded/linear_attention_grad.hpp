@@ -23,7 +23,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
                                                            const Sharding&);
 
 // linear_attention_grad with the tokens spread over sharding.shards GPUs of this process: the ring of states, and the
-// gradients of the states the other way (core/sharded/states.hpp). The tensors are where those of
+// gradients of the states the other way (core/sharded/states.hpp), or by heads. The tensors are where those of
 // linear_attention_sharded are (gpu/sharded/linear_attention.hpp). Throws Error naming the argument; OutOfMemory.
 ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                                     const LinearOptions&, const std::optional<Tensor>& dstate,

@@ -17,7 +17,8 @@ inline constexpr Index unit = 64;
 // Throws Error where heads of v share those of q or k.
 inline void refuse_shared(const causeway::gated::Sizes& n) {
     if (n.shared_keys > 1 || n.shared_queries > 1)
-        fail("v: heads ", n.heads, ", expected no more than those of q, and those of k, on several GPUs");
+        fail("v: heads ", n.heads,
+             ", expected no more than those of q, and those of k, on several GPUs, or exchange = \"heads\"");
 }
 
 // A tensor [rows, N, width] that the caller has on a GPU.

@@ -19,6 +19,7 @@ using causeway::sharded::SoftmaxRing;
 using distributed::Held;
 using sharded::head_strides;
 using sharded::HeadTokens;
+using sharded::in_four;
 using sharded::Local;
 using sharded::whole;
 using sharded::Whole;
@@ -54,6 +55,7 @@ Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, cons
     const sharded::Starts queries = sharded::starts_of(workers, sharding, n.N, 1),
                           keys = sharded::starts_of(workers, sharding, n.M, 1);
     out.queries = queries, out.keys = keys, out.by_heads = by_heads;
+    out.empty = n.batch * n.heads * n.group == 0 || queries.back() == 0 || keys.back() == 0;
     z.queries = causeway::sharded::shares_of(queries), z.keys = causeway::sharded::shares_of(keys);
     if (workers.parts) out.query_parts = z.queries, out.key_parts = z.keys;
     const bool in_zigzag = n.causal && sharding.sizes.empty();
@@ -136,36 +138,47 @@ private:
 // The rank's share of a call by an exchange of heads.
 double softmax_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Cut& cut, const Tensor& q, const Tensor& k,
                         const Tensor& v, const SoftmaxOptions& o, const SoftmaxResult& out) {
-    comm.begin();
+    heads.begins();
     SoftmaxOptions own = o;
     own.stream = comm.stream();
-    const Tensor Q = heads.bring(Held::query, q, cut.queries), K = heads.bring(Held::shard, k, cut.keys),
-                 V = heads.bring(Held::shard, v, cut.keys);
-    const auto room = [&](const Tensor& x) { return heads.room(Held::partial, x, cut.queries.back()); };
-    SoftmaxResult mine{room(out.O), room(out.lse)};
+    const Tensor Q = heads.bring(Held::query, in_four(q), cut.queries),
+                 K = heads.bring(Held::shard, in_four(k), cut.keys), V = heads.bring(Held::shard, in_four(v), cut.keys);
+    heads.is_brought();
+    SoftmaxResult mine;
     if (heads.any()) mine = softmax_attention(Q, K, V, own);
-    heads.give(mine.O, out.O, cut.queries), heads.give(mine.lse, out.lse, cut.queries);
-    return comm.settle();
+    heads.is_computed();
+    const auto give = [&](const Tensor& part, const Tensor& to) {
+        const Tensor own_part = heads.any() ? in_four(part, part.ndim() == 4) : heads.none(to, cut.queries.back());
+        heads.holds(Held::partial, own_part);
+        heads.give(own_part, to, cut.queries);
+    };
+    give(mine.O, in_four(out.O)), give(mine.lse, in_four(out.lse, false));
+    return heads.is_given();
 }
 
 double softmax_grad_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Cut& cut, const Tensor& q,
                              const Tensor& k, const Tensor& v, const Tensor& dO, const SoftmaxOptions& o,
                              const SoftmaxResult& there, const SoftmaxGradient& out) {
-    comm.begin();
+    heads.begins();
     SoftmaxOptions own = o;
     own.stream = comm.stream();
     const auto of_queries = [&](const Tensor& x) { return heads.bring(Held::query, x, cut.queries); };
-    const Tensor Q = of_queries(q), K = heads.bring(Held::shard, k, cut.keys),
-                 V = heads.bring(Held::shard, v, cut.keys), upstream = of_queries(dO);
-    const SoftmaxResult forward{of_queries(there.O), of_queries(there.lse)};
-    const auto room = [&](const Tensor& x, const sharded::Starts& starts) {
-        return heads.room(Held::partial, x, starts.back());
-    };
-    SoftmaxGradient mine{room(out.dq, cut.queries), room(out.dk, cut.keys), room(out.dv, cut.keys)};
+    const Tensor Q = of_queries(in_four(q)), K = heads.bring(Held::shard, in_four(k), cut.keys),
+                 V = heads.bring(Held::shard, in_four(v), cut.keys), upstream = of_queries(in_four(dO));
+    const Tensor lse = of_queries(in_four(there.lse, false));
+    const SoftmaxResult forward{of_queries(in_four(there.O)),
+                                lse.reshape({lse.shape()[0], lse.shape()[1], lse.shape()[2]})};
+    heads.is_brought();
+    SoftmaxGradient mine;
     if (heads.any()) mine = softmax_attention_grad(Q, K, V, upstream, own, forward);
-    heads.give(mine.dq, out.dq, cut.queries), heads.give(mine.dk, out.dk, cut.keys);
-    heads.give(mine.dv, out.dv, cut.keys);
-    return comm.settle();
+    heads.is_computed();
+    const auto give = [&](const Tensor& part, const Tensor& to, const sharded::Starts& starts) {
+        const Tensor all = in_four(to), own_part = heads.any() ? part : heads.none(all, starts.back());
+        heads.holds(Held::partial, own_part);
+        heads.give(own_part, all, starts);
+    };
+    give(mine.dq, out.dq, cut.queries), give(mine.dk, out.dk, cut.keys), give(mine.dv, out.dv, cut.keys);
+    return heads.is_given();
 }
 
 }  // namespace
@@ -229,7 +242,7 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     };
     const auto share = [&](QueuedCommunicator& comm) {
         if (!workers.share()) return;
-        if (cut.by_heads) return heads(comm).share(out.O), heads(comm).share(out.lse);
+        if (cut.by_heads) return heads(comm).share(in_four(out.O)), heads(comm).share(in_four(out.lse, false));
         sharded::gather_tokens(comm, z.queries, whole(out.O, queries, n.N, home));
         sharded::gather_tokens(comm, z.queries, whole(out.lse, queries, n.N, home));
     };
@@ -317,7 +330,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const auto share = [&](QueuedCommunicator& comm) {
         if (!workers.share()) return;
         if (cut.by_heads) {
-            for (const Tensor* x : {&out.dq, &out.dk, &out.dv}) heads(comm).share(*x);
+            for (const Tensor* x : {&out.dq, &out.dk, &out.dv}) heads(comm).share(in_four(*x));
             return;
         }
         sharded::gather_tokens(comm, z.queries, whole(out.dq, queries, n.N, home));

@@ -130,11 +130,12 @@ void GatedTokens::outputs_together(Span sequences, float* S) {
     const auto first = std::find_if(begin, begin + sequences.n, [](const Span& s) { return s.n > 0; });
     const Span tokens{first == begin + sequences.n ? 0 : first->first, offsets.back()};
     if (tokens.n == 0) return;
-    Buffer g, beta;
-    GatedArgs a = of_tokens(cut({0, 1, 0, heads_, 0, {0, N_}}), tokens, g, beta);
-    a.state = S;
-    const GatedForm& form = gated_form(mode_, a);
+    const GatedArgs all = cut({0, 1, 0, heads_, 0, {0, N_}});
+    const GatedForm& form = gated_form(mode_, all);
     if (!form.run_packed) return Tokens::outputs({sequences.first * heads_, sequences.n * heads_}, S);
+    Buffer g, beta;
+    GatedArgs a = of_tokens(all, tokens, g, beta);
+    a.state = S;
     const Sequences together{offsets.data(), sequences.n};
     const Buffer workspace(form.packed_workspace(a, together), stream_);
     a.workspace = {workspace.data(), workspace.bytes()};

@@ -1,5 +1,6 @@
 #include "tests/gpu/defined/threads.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -31,6 +32,7 @@ struct Receiving {
     Rank* to;
     int from;
     void* data;
+    std::size_t bytes;
 };
 
 // What a group is to receive, once all that it sends has been sent.
@@ -46,6 +48,7 @@ ncclResult_t receive_all() {
         auto& messages = world.on_the_way[{r.from, r.to->number}];
         world.changed.wait(lock, [&] { return world.ended || !messages.empty(); });
         if (messages.empty()) continue;  // it never comes
+        if (messages.front().size() != r.bytes) return ncclInvalidArgument;
         std::copy(messages.front().begin(), messages.front().end(), static_cast<char*>(r.data));
         messages.pop_front();
     }
@@ -68,6 +71,7 @@ ncclResult_t end(ncclComm_t comm) {
 }
 
 ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int to, ncclComm_t comm, cudaStream_t) {
+    if (!comm) return ncclInvalidArgument;
     const Rank& from = rank_of(comm);
     const auto* const first = static_cast<const char*>(data);
     const std::lock_guard lock(from.world->mutex);
@@ -76,8 +80,9 @@ ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int to, n
     return ncclSuccess;
 }
 
-ncclResult_t receive(void* data, std::size_t, ncclDataType_t, int from, ncclComm_t comm, cudaStream_t) {
-    group.push_back({&rank_of(comm), from, data});
+ncclResult_t receive(void* data, std::size_t bytes, ncclDataType_t, int from, ncclComm_t comm, cudaStream_t) {
+    if (!comm) return ncclInvalidArgument;
+    group.push_back({&rank_of(comm), from, data, bytes});
     return open_group ? ncclSuccess : receive_all();
 }
 

@@ -44,8 +44,8 @@ local function sorted_keys(t)
   return keys
 end
 
--- The results of a call by name: on whole tensors, and, unless only "whole" is wanted, or "heads" of whole tensors, on
--- parts, of which those that are as long as the sequence are joined.
+-- The results of a call by name: on whole tensors, and, unless only "whole" is wanted, or one
+-- exchange of whole tensors, on parts, of which those that are as long as the sequence are joined.
 local function compare(name, bound, N, call, tensors, options, only)
   if not name:find(wanted) then return end
   local on = {}
@@ -56,7 +56,7 @@ local function compare(name, bound, N, call, tensors, options, only)
   local keys = sorted_keys(want)
   -- The gradient of a decay is a sum over all tokens in which most of it cancels.
   local function bound_of(key) return key == "ddecay" and 8 * bound or bound end
-  for _, exchange in ipairs(only == "heads" and { "heads" } or { "auto", "heads" }) do
+  for _, exchange in ipairs(only and only ~= "whole" and { only } or { "auto", "heads" }) do
     local got = call(on, options_of(whole, { engine = "nccl", exchange = exchange }))
     for _, key in ipairs(keys) do
       check(("%s %s, %s"):format(name, key, exchange), got[key], want[key], bound_of(key))
@@ -172,6 +172,9 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
         local o = options_of(decay < 1 and { decay = decay } or {}, { cu_seqlens = offsets })
         local name = ("%s causal %g, N = %d in %d"):format(type, decay, N, #offsets - 1)
         compare(name, bound, N, causal, { q, k, v }, o, "whole")
+        for _, exchange in ipairs { "all-scan", "all-gather" } do
+          compare(name, bound, N, causal, { q, k, v }, o, exchange)
+        end
         compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o, "whole")
       end
       for _, masked in ipairs { true, false } do
@@ -193,6 +196,17 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
     local name = ("%s shared heads, N = %d"):format(type, N)
     compare(name, bound, N, linear, { shared(q), shared(k), values }, o, "heads")
     compare(name .. ", gradient", bound, N, linear_grad, { shared(q), shared(k), values, values }, o, "heads")
+    name = ("%s others, N = %d"):format(type, N)
+    local two, B, C = { 0, 70, N }, abs(q), abs(k)
+    compare(name .. ", packed", bound, N, linear, { q, k, v },
+      { update = "gated_delta", log_decay = weak, beta = beta, cu_seqlens = two }, "all-scan")
+    compare(name .. ", packed and normalized", bound, N, causal, { B[type](B), C[type](C), v },
+      { decay = 0.99, normalize = true, cu_seqlens = two }, "whole")
+    -- Fewer dimensions.
+    local function flat(x) return x(1) end
+    compare(name .. ", three dimensions", bound, N, causal, { flat(q), flat(k), flat(v) }, { decay = 0.99 }, "whole")
+    compare(name .. ", softmax in three dimensions", bound, N, softmax, { flat(q), flat(k), flat(v) }, {}, "whole")
+    compare(name .. ", its gradient", bound, N, softmax_grad, { flat(q), flat(k), flat(v), flat(dO) }, {}, "whole")
     local one = random(1, heads, 1, d):gpu()
     local want = softmax_attention(one, k:gpu(), v:gpu(), { causal = false })
     check("tree_decode", (tree_decode(one, k:gpu(), v:gpu(), {})), want, bound)
