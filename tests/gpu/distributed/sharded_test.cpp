@@ -740,8 +740,8 @@ TEST_CASE("gpu: gradients of heads that forget on several GPUs", "[gpu][nccl][sh
                                       .heads = 4,
                                       .group = 2,
                                       .N = 4096,
-                                      .dk = 64,
-                                      .dv = 48,
+                                      .dk = 32,
+                                      .dv = 24,
                                       .channels = channels};
                     const Index half = c.N / 2, state = c.batch * c.heads * c.dk * c.dv;
                     GatedInputs in = kind == large_values ? large_before_small(c, 1e30, half - 768, type)
