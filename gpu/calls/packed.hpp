@@ -1,5 +1,5 @@
-// What calls on the CPU have and some on GPUs do not: states in a pool, in place, or kept on the way,
-// and outputs that nothing after their token changes.
+// What calls on the CPU have and some on GPUs do not: states in a pool, in place, or kept on the way, and outputs that
+// nothing after their token changes.
 #pragma once
 
 #include <string>

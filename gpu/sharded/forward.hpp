@@ -20,7 +20,6 @@ struct SharedSequences {
 
     // Of offsets in N tokens; none: each entry of the batch is one.
     SharedSequences(const std::vector<Index>& cu_seqlens, Index batch, Index of_heads, Index N);
-    Index states() const { return static_cast<Index>(list.size()) * heads; }
     // What a rank has of each, in its own tokens; none where they are not packed.
     std::vector<Span> of_rank(const Starts& starts, int rank) const;
     // The ranks that have the first or last token of every state.

@@ -1,6 +1,5 @@
 #include "gpu/sharded/heads.hpp"
 
-#include <functional>
 #include <tuple>
 #include <vector>
 
@@ -11,25 +10,20 @@ namespace {
 
 constexpr const char* doing = "moving heads between GPUs";
 
-// Of a tensor [batch, heads, tokens, ...].
+// Of a tensor [batch, heads, tokens, width].
 struct Form {
     Index batch, heads, tokens;
     std::size_t token;  // bytes
 
-    explicit Form(const Tensor& x) : batch(x.shape()[0]), heads(x.shape()[1]), tokens(x.shape()[2]) {
-        Index width = 1;
-        for (int i = 3; i < x.ndim(); ++i) width *= x.shape()[i];
-        token = static_cast<std::size_t>(width) * size_of(x.dtype());
-    }
+    explicit Form(const Tensor& x)
+        : batch(x.shape()[0]),
+          heads(x.shape()[1]),
+          tokens(x.shape()[2]),
+          token(static_cast<std::size_t>(x.shape()[3]) * size_of(x.dtype())) {}
     std::size_t bytes(Index rows, Index of_tokens) const { return static_cast<std::size_t>(rows * of_tokens) * token; }
-    // Heads of one entry of the batch, all tokens, and of the next one.
-    std::size_t entry() const { return bytes(heads, tokens); }
 };
 
-char* at(const Tensor& x, std::size_t bytes) { return x.as<char>() + bytes; }
-
-}  // namespace
-
+// The same elements in four dimensions, those that are missing being 1.
 Tensor in_four(const Tensor& x, bool width) {
     Shape shape;
     for (int i = x.ndim() + (width ? 0 : 1); i < 4; ++i) shape.push_back(1);
@@ -38,39 +32,42 @@ Tensor in_four(const Tensor& x, bool width) {
     return x.reshape(shape);
 }
 
-Tensor HeadTokens::room(const Tensor& x, Index tokens) const {
+kit::Span part_of(const Starts& starts, int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    return {starts[r], starts[r + 1] - starts[r]};
+}
+
+}  // namespace
+
+Shape HeadTokens::shape_here(const Tensor& x, Index tokens) const {
     Shape shape = x.shape();
-    shape[1] = of_rank(comm_.rank(), shape[1]).n, shape[2] = tokens;
-    return Tensor(x.dtype(), shape, comm_.stream());
+    shape[1] = here(shape[1]).n, shape[2] = tokens;
+    return shape;
 }
 
-Tensor HeadTokens::none(const Tensor& x, Index tokens) const { return room(x, tokens); }
-
-Tensor HeadTokens::of_whole(Held held, const Tensor& x) {
+void HeadTokens::copy_heads(const Tensor& x, const kit::Span& heads, char* block, bool to_block) const {
     const Form f(x);
-    const kit::Span mine = of_rank(comm_.rank(), f.heads);
-    const Tensor out = room(x, f.tokens);
-    holds(held, out);
-    const std::size_t row = f.bytes(mine.n, f.tokens);
-    if (row > 0)
-        copy_rows(
-            {out.data(), row, at(x, f.bytes(mine.first, f.tokens)), f.entry(), row, static_cast<std::size_t>(f.batch)},
-            current_device(), home_, comm_.stream(), doing);
-    return out;
+    const std::size_t row = f.bytes(heads.n, f.tokens), entry = f.bytes(f.heads, f.tokens);
+    if (row == 0) return;
+    char* const place = x.as<char>() + f.bytes(heads.first, f.tokens);
+    const auto rows = static_cast<std::size_t>(f.batch);
+    const int me = current_device();
+    if (to_block) copy_rows({block, row, place, entry, row, rows}, me, home_, comm_.stream(), doing);
+    else copy_rows({place, entry, block, row, row, rows}, home_, me, comm_.stream(), doing);
 }
 
-void HeadTokens::to_whole(const Tensor& mine, const Tensor& to) {
-    const Form f(to);
-    const kit::Span heads = of_rank(comm_.rank(), f.heads);
-    const std::size_t row = f.bytes(heads.n, f.tokens);
-    if (row > 0)
-        copy_rows({at(to, f.bytes(heads.first, f.tokens)), f.entry(), mine.data(), row, row,
-                   static_cast<std::size_t>(f.batch)},
-                  home_, current_device(), comm_.stream(), doing);
+void HeadTokens::copy_tokens(const Tensor& x, const kit::Span& tokens, char* block, bool to_block) const {
+    const Form f(x);
+    const std::size_t row = f.bytes(1, tokens.n), head = f.bytes(1, f.tokens);
+    const auto rows = static_cast<std::size_t>(f.batch * f.heads);
+    if (row == 0 || rows == 0) return;
+    char* const place = x.as<char>() + f.bytes(1, tokens.first);
+    copy_rows(to_block ? RowCopy{block, row, place, head, row, rows} : RowCopy{place, head, block, row, row, rows},
+              comm_.stream(), doing);
 }
 
-template <class E, class Bytes, class Pack, class Unpack>
-void HeadTokens::exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack) {
+template <class E, class To, class From, class Pack, class Unpack>
+void HeadTokens::exchange(To&& to, From&& from, Pack&& pack, Unpack&& unpack) {
     const int p = comm_.size(), me = comm_.rank();
     std::vector<Buffer> out, in;
     std::vector<distributed::Transfer> transfers;
@@ -90,66 +87,59 @@ void HeadTokens::exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpac
     for (int r = 0; r < p; ++r) unpack(r, (r == me ? out : in)[static_cast<std::size_t>(r)].template as<char>());
 }
 
-Tensor HeadTokens::bring(Held held, const Tensor& x, const Starts& starts) {
-    if (!workers_.parts) return of_whole(held, x);
+Tensor HeadTokens::bring(Held held, const Tensor& given, const Starts& starts, bool width) {
+    const Tensor x = in_four(given, width);
     const Form f(x);
-    const Tensor out = room(x, starts.back());
+    const Tensor out(x.dtype(), shape_here(x, workers_.parts ? starts.back() : f.tokens), comm_.stream());
     holds(held, out);
-    const Index mine = out.shape()[1];
-    const auto part = [&](int r) {
-        return starts[static_cast<std::size_t>(r) + 1] - starts[static_cast<std::size_t>(r)];
-    };
-    const std::function<std::size_t(int)> to = [&](int r) {
-        return f.bytes(f.batch * of_rank(r, f.heads).n, f.tokens);
-    };
-    const std::function<std::size_t(int)> from = [&](int r) { return f.bytes(f.batch * mine, part(r)); };
+    if (!workers_.parts) {
+        copy_heads(x, here(f.heads), out.as<char>(), true);
+        return out;
+    }
     exchange(
-        x.dtype(), to, from,
-        [&](int r, char* block) {
-            const kit::Span heads = of_rank(r, f.heads);
-            const std::size_t row = f.bytes(heads.n, f.tokens);
-            if (row > 0)
-                copy_rows({block, row, at(x, f.bytes(heads.first, f.tokens)), f.entry(), row,
-                           static_cast<std::size_t>(f.batch)},
-                          comm_.stream(), doing);
-        },
-        [&](int r, const char* block) {
-            const std::size_t row = f.bytes(1, part(r)), first = f.bytes(1, starts[static_cast<std::size_t>(r)]);
-            if (row > 0 && mine > 0)
-                copy_rows({at(out, first), f.bytes(1, starts.back()), block, row, row,
-                           static_cast<std::size_t>(f.batch * mine)},
-                          comm_.stream(), doing);
-        });
+        x.dtype(), [&](int r) { return f.bytes(f.batch * of_rank(r, f.heads).n, f.tokens); },
+        [&](int r) { return f.bytes(f.batch * here(f.heads).n, part_of(starts, r).n); },
+        [&](int r, char* block) { copy_heads(x, of_rank(r, f.heads), block, true); },
+        [&](int r, char* block) { copy_tokens(out, part_of(starts, r), block, false); });
     return out;
 }
 
-void HeadTokens::give(const Tensor& mine, const Tensor& to, const Starts& starts) {
-    if (!workers_.parts) return to_whole(mine, to);
+void HeadTokens::give(const Tensor& made, const Tensor& given, const Starts& starts, bool width) {
+    const Tensor to = in_four(given, width);
     const Form f(to);
-    const Index heads_here = mine.shape()[1];
-    const auto part = [&](int r) {
-        return starts[static_cast<std::size_t>(r) + 1] - starts[static_cast<std::size_t>(r)];
-    };
-    const std::function<std::size_t(int)> out = [&](int r) { return f.bytes(f.batch * heads_here, part(r)); };
-    const std::function<std::size_t(int)> in = [&](int r) {
-        return f.bytes(f.batch * of_rank(r, f.heads).n, f.tokens);
-    };
+    const Shape shape = shape_here(to, workers_.parts ? starts.back() : f.tokens);
+    const Tensor mine = any() ? made.reshape(shape) : Tensor(to.dtype(), shape, comm_.stream());
+    holds(Held::partial, mine);
+    if (!workers_.parts) return copy_heads(to, here(f.heads), mine.as<char>(), false);
     exchange(
-        to.dtype(), out, in,
+        to.dtype(), [&](int r) { return f.bytes(f.batch * here(f.heads).n, part_of(starts, r).n); },
+        [&](int r) { return f.bytes(f.batch * of_rank(r, f.heads).n, f.tokens); },
+        [&](int r, char* block) { copy_tokens(mine, part_of(starts, r), block, true); },
+        [&](int r, char* block) { copy_heads(to, of_rank(r, f.heads), block, false); });
+}
+
+Tensor HeadTokens::bring_states(const Tensor& S) {
+    const Tensor out(S.dtype(), shape_here(S, S.shape()[2]), comm_.stream());
+    holds(Held::state, out);
+    copy_heads(S, here(S.shape()[1]), out.as<char>(), true);
+    return out;
+}
+
+void HeadTokens::give_states(const Tensor& mine, const Tensor& to) {
+    if (!any()) return;
+    holds(Held::state, mine);
+    copy_heads(to, here(to.shape()[1]), mine.as<char>(), false);
+}
+
+void HeadTokens::share(const Tensor& given, bool width) {
+    const Tensor x = in_four(given, width);
+    const Form f(x);
+    const auto bytes = [&](int r) { return f.bytes(f.batch * of_rank(r, f.heads).n, f.tokens); };
+    exchange(
+        x.dtype(), [&](int) { return bytes(comm_.rank()); }, bytes,
+        [&](int, char* block) { copy_heads(x, here(f.heads), block, true); },
         [&](int r, char* block) {
-            const std::size_t row = f.bytes(1, part(r)), first = f.bytes(1, starts[static_cast<std::size_t>(r)]);
-            if (row > 0 && heads_here > 0)
-                copy_rows({block, row, at(mine, first), f.bytes(1, starts.back()), row,
-                           static_cast<std::size_t>(f.batch * heads_here)},
-                          comm_.stream(), doing);
-        },
-        [&](int r, const char* block) {
-            const kit::Span heads = of_rank(r, f.heads);
-            const std::size_t row = f.bytes(heads.n, f.tokens);
-            if (row > 0)
-                copy_rows({at(to, f.bytes(heads.first, f.tokens)), f.entry(), block, row, row,
-                           static_cast<std::size_t>(f.batch)},
-                          comm_.stream(), doing);
+            if (r != comm_.rank()) copy_heads(x, of_rank(r, f.heads), block, false);
         });
 }
 
@@ -167,26 +157,6 @@ LinearOptions of_heads(HeadTokens& heads, const gated::Call& call, const LinearO
     if (causeway::gated::has_delta(n.update)) own.beta = gates(call.beta);
     if (states) own.state = heads.bring_states(states->reshape(n.state_shape));
     return own;
-}
-
-void HeadTokens::share(const Tensor& x) {
-    const Form f(x);
-    const auto block = [&](int r) { return f.bytes(of_rank(r, f.heads).n, f.tokens); };
-    const auto place = [&](int r) { return at(x, f.bytes(of_rank(r, f.heads).first, f.tokens)); };
-    const auto entries = static_cast<std::size_t>(f.batch);
-    const std::function<std::size_t(int)> to = [&](int) { return entries * block(comm_.rank()); };
-    const std::function<std::size_t(int)> from = [&](int r) { return entries * block(r); };
-    exchange(
-        x.dtype(), to, from,
-        [&](int, char* packed) {
-            const std::size_t row = block(comm_.rank());
-            if (row > 0) copy_rows({packed, row, place(comm_.rank()), f.entry(), row, entries}, comm_.stream(), doing);
-        },
-        [&](int r, const char* packed) {
-            const std::size_t row = block(r);
-            if (row > 0 && r != comm_.rank())
-                copy_rows({place(r), f.entry(), packed, row, row, entries}, comm_.stream(), doing);
-        });
 }
 
 }  // namespace causeway::gpu::sharded

@@ -12,8 +12,9 @@
 
 namespace causeway::gpu::sharded {
 
-// Tensors are [batch, heads, tokens, width], on the GPU of the caller's. Heads that share keys, queries or a state stay
-// together, in `groups`; ranks beyond them have none. Everything is queued on the stream of the communicator.
+// Tensors are [batch, heads, tokens, width], or have fewer dimensions as calls take them, on the GPU of the caller's;
+// `width` false: they have a number for each token. Heads that share keys, queries or a state stay together, in
+// `groups`; ranks beyond them have none. Everything is queued on the stream of the communicator.
 class HeadTokens {
 public:
     HeadTokens(QueuedCommunicator& comm, const Workers& workers, int home, Index groups)
@@ -23,21 +24,19 @@ public:
     kit::Span of_rank(int rank, Index heads) const {
         return causeway::sharded::heads_of_rank(rank, comm_.size(), groups_, heads);
     }
-    bool any() const { return of_rank(comm_.rank(), groups_).n > 0; }
+    kit::Span here(Index heads) const { return of_rank(comm_.rank(), heads); }
+    bool any() const { return here(groups_).n > 0; }
 
-    // The rank's heads over all tokens: of x that has all, or where processes have parts the tokens that `starts` gives
-    // the rank.
-    Tensor bring(Held, const Tensor& x, const Starts& starts);
+    // The rank's heads over all tokens, in four dimensions: of x that has all, or where processes have parts the tokens
+    // that `starts` gives the rank.
+    Tensor bring(Held, const Tensor& x, const Starts& starts, bool width = true);
     // Of states [entries, heads, ...], which every process has whole.
-    Tensor bring_states(const Tensor& S) { return of_whole(Held::state, S); }
-    // Results like x over `tokens` of a rank that has no heads.
-    Tensor none(const Tensor& x, Index tokens) const;
-    // The way back; share() then brings to all processes what each has given.
-    void give(const Tensor& mine, const Tensor& to, const Starts& starts);
-    void give_states(const Tensor& mine, const Tensor& to) { to_whole(mine, to); }
-    void share(const Tensor& x);
-    // What a rank has made counts as held from here on.
-    void holds(Held held, const Tensor& x) { held_.emplace_back(comm_, held, x.size(), size_of(x.dtype())); }
+    Tensor bring_states(const Tensor& S);
+    // The way back of what the rank has made, nothing if it has no heads; share() then brings to all processes what
+    // each has given.
+    void give(const Tensor& mine, const Tensor& to, const Starts& starts, bool width = true);
+    void give_states(const Tensor& mine, const Tensor& to);
+    void share(const Tensor& x, bool width = true);
 
     // The time of the call, called in this order: parts of the processes' own are moved within it, copies of the
     // caller's tensors are not.
@@ -56,14 +55,17 @@ public:
     }
 
 private:
-    Tensor room(const Tensor& x, Index tokens) const;
-    Tensor of_whole(Held, const Tensor& x);
-    void to_whole(const Tensor& mine, const Tensor& to);
+    void holds(Held held, const Tensor& x) { held_.emplace_back(comm_, held, x.size(), size_of(x.dtype())); }
+    Shape shape_here(const Tensor& x, Index tokens) const;
+    // Some heads of every entry of the caller's x, all its tokens, to a block on this GPU or from it.
+    void copy_heads(const Tensor& x, const kit::Span& heads, char* block, bool to_block) const;
+    // Some tokens of every head of x on this GPU.
+    void copy_tokens(const Tensor& x, const kit::Span& tokens, char* block, bool to_block) const;
     // Blocks of so many bytes to and from every rank, this one too, whose block is not sent. E: the elements.
-    template <class E, class Bytes, class Pack, class Unpack>
-    void exchange(const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack);
-    template <class Bytes, class Pack, class Unpack>
-    void exchange(DType type, const Bytes& to, const Bytes& from, Pack&& pack, Unpack&& unpack) {
+    template <class E, class To, class From, class Pack, class Unpack>
+    void exchange(To&& to, From&& from, Pack&& pack, Unpack&& unpack);
+    template <class To, class From, class Pack, class Unpack>
+    void exchange(DType type, To&& to, From&& from, Pack&& pack, Unpack&& unpack) {
         if (size_of(type) == sizeof(float)) exchange<float>(to, from, pack, unpack);
         else exchange<std::uint16_t>(to, from, pack, unpack);
     }
@@ -75,10 +77,6 @@ private:
     std::deque<Holding> held_;
     double seconds_ = 0;
 };
-
-// The same elements in four dimensions, those that are missing being 1: of [heads, tokens, width] and [tokens, width],
-// or without width of what has a number a token.
-Tensor in_four(const Tensor& x, bool width = true);
 
 // The heads that share a head of keys or of queries stay together.
 inline Index groups_of(const causeway::gated::Sizes& n) { return n.heads / std::lcm(n.shared_queries, n.shared_keys); }

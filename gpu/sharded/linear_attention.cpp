@@ -18,7 +18,6 @@ using distributed::Held;
 using sharded::Gates;
 using sharded::head_strides;
 using sharded::HeadTokens;
-using sharded::in_four;
 using sharded::Local;
 using sharded::SharedSequences;
 using sharded::Span;
@@ -86,38 +85,13 @@ double linear_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor&
                        const Tensor& O) {
     heads.begins();
     const LinearOptions own = sharded::of_heads(heads, call, o, states.before, starts, comm.stream());
-    const Tensor Q = heads.bring(Held::query, in_four(q), starts), K = heads.bring(Held::shard, in_four(k), starts),
-                 V = heads.bring(Held::shard, in_four(v), starts), all_O = in_four(O);
+    const Tensor Q = heads.bring(Held::query, q, starts), K = heads.bring(Held::shard, k, starts),
+                 V = heads.bring(Held::shard, v, starts);
     heads.is_brought();
-    const LinearResult mine =
-        heads.any() ? linear_attention(Q, K, V, own)
-                    : LinearResult{heads.none(all_O, starts.back()), heads.none(states.after, call.sizes.dk), {}};
-    heads.holds(Held::partial, mine.O), heads.holds(Held::state, mine.state);
+    LinearResult mine;
+    if (heads.any()) mine = linear_attention(Q, K, V, own);
     heads.is_computed();
-    heads.give(mine.O, all_O, starts), heads.give_states(mine.state, states.after);
-    return heads.is_given();
-}
-
-double causal_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor& B, const Tensor& C, const Tensor& V,
-                       const std::vector<double>& gamma, const CausalOptions& o, const Starts& starts,
-                       const CausalResult& out) {
-    heads.begins();
-    CausalOptions own = o;
-    own.stream = comm.stream(), own.return_state = true;
-    if (o.decay.size() > 1) {
-        const kit::Span mine = heads.of_rank(comm.rank(), static_cast<Index>(gamma.size()));
-        own.decay.assign(gamma.begin() + mine.first, gamma.begin() + mine.first + mine.n);
-    }
-    if (o.state) own.state = heads.bring_states(o.state->reshape(out.state.shape()));
-    const Tensor q = heads.bring(Held::query, in_four(B), starts), k = heads.bring(Held::shard, in_four(C), starts),
-                 v = heads.bring(Held::shard, in_four(V), starts), all_O = in_four(out.O);
-    heads.is_brought();
-    const CausalResult mine =
-        heads.any() ? causal_linear_attention(q, k, v, own)
-                    : CausalResult{heads.none(all_O, starts.back()), heads.none(out.state, out.state.shape()[2]), {}};
-    heads.holds(Held::partial, mine.O), heads.holds(Held::state, mine.state);
-    heads.is_computed();
-    heads.give(mine.O, all_O, starts), heads.give_states(mine.state, out.state);
+    heads.give(mine.O, O, starts), heads.give_states(mine.state, states.after);
     return heads.is_given();
 }
 
@@ -156,6 +130,44 @@ Starts causal_starts(const causeway::exact::Dimensions& n, int p, Index kept, co
     if (exchange == "all-scan" && in_steps) return sharded::scanned_starts(n.N, p, unit);
     if (exchange != "ring") return causeway::sharded::starts_of(sharding, n.N, p, unit);
     return sharded::waiting_starts(n.N, p, unit, n.batch * n.heads, n.batch * kept);
+}
+
+// causal_linear_attention by an exchange of heads, once the ranks have compared the call.
+ShardedCausalResult causal_by_heads(const Tensor& B, const Tensor& C, const Tensor& V,
+                                    const causeway::exact::Dimensions& n, const std::vector<double>& gamma,
+                                    const Shape& state_shape, const CausalOptions& o, const Workers& workers,
+                                    const Sharding& sharding) {
+    const int home = sharded::current_device();
+    const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);
+    ShardedCausalResult out;
+    out.O = Tensor(V.dtype(), V.shape(), o.stream);
+    const Tensor states = Tensor::zeros(DType::f32, state_shape, o.stream);
+    const auto of_rank = [&](QueuedCommunicator& comm) { return HeadTokens(comm, workers, home, n.heads); };
+    const auto program = [&](QueuedCommunicator& comm) {
+        HeadTokens heads = of_rank(comm);
+        heads.begins();
+        CausalOptions own = o;
+        own.stream = comm.stream(), own.return_state = true;
+        const kit::Span here = heads.here(n.heads);
+        if (o.decay.size() > 1) own.decay.assign(gamma.begin() + here.first, gamma.begin() + here.first + here.n);
+        if (o.state) own.state = heads.bring_states(o.state->reshape(state_shape));
+        const Tensor q = heads.bring(Held::query, B, starts), k = heads.bring(Held::shard, C, starts),
+                     v = heads.bring(Held::shard, V, starts);
+        heads.is_brought();
+        CausalResult mine;
+        if (heads.any()) mine = causal_linear_attention(q, k, v, own);
+        heads.is_computed();
+        heads.give(mine.O, out.O, starts), heads.give_states(mine.state, states);
+        return heads.is_given();
+    };
+    const auto share = [&](QueuedCommunicator& comm) {
+        of_rank(comm).share(states);
+        if (workers.share()) of_rank(comm).share(out.O);
+    };
+    out.report = sharded::run("causal_linear_attention", "heads", static_cast<Index>(size_of(B.dtype())), workers,
+                              o.stream, program, share);
+    if (o.return_state) out.state = states;
+    return out;
 }
 
 }  // namespace
@@ -228,7 +240,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const auto share = [&](QueuedCommunicator& comm) {
         if (by_heads) {
             heads(comm).share(states.after);
-            if (workers.share()) heads(comm).share(in_four(O));
+            if (workers.share()) heads(comm).share(O);
             return;
         }
         share_states(comm, states, sequences, starts);
@@ -267,6 +279,13 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const Index entries = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const Shape state_shape{entries, n.heads, n.r, n.d};
     const int p = workers.p, home = sharded::current_device();
+    sharded::agree(
+        workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
+        {{"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}},
+        sharding.sizes, o.stream);
+    if (exchange_of(sharding) == "heads")
+        return causal_by_heads(B, C, V, n, gamma, {entries, n.heads, n.r, n.d + (o.normalize ? 1 : 0)}, o, workers,
+                               sharding);
     ShardedCausalResult out;
     out.O = Tensor(V.dtype(), V.shape(), o.stream);
     std::optional<NormalStates> normal;
@@ -276,10 +295,6 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         keys(normal ? std::optional(normal->keys) : none, {entries, n.heads, n.r, o.normalize ? 1 : 0}, o.stream);
     CausalArgs all = causal_args(B, C, V, n, gamma, o.precision);
     all.block = o.block.value_or(0);
-    sharded::agree(
-        workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
-        {{"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}},
-        sharding.sizes, o.stream);
     const bool in_steps = sharded::on_all(workers, method.steps && (n.N == 0 || method.steps->possible(all)));
     const Starts parts = workers.parts ? sharded::starts_of(workers, sharding, n.N, unit) : Starts{0, n.N};
     const Index kept = kept_heads(n.heads, gamma, B.type(), parts.back() / p);
@@ -292,12 +307,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
                                         : causal_starts(n, p, kept, exchange, in_steps, sharding);
     const SharedSequences sequences(o.cu_seqlens, n.batch, n.heads, starts.back());
     const Index rows = n.batch * n.heads;
-    const bool by_heads = exchange == "heads";
-    const auto heads = [&](QueuedCommunicator& comm) { return HeadTokens(comm, workers, home, n.heads); };
-    if (by_heads)
-        out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;  // its room
     const auto program = [&](QueuedCommunicator& comm) {
-        if (by_heads) return causal_by_heads(comm, heads(comm), B, C, V, gamma, o, starts, out);
         const auto [first, tokens] = workers.tokens(starts, comm.rank());
         const Local q(comm, Held::query, whole(B, rows, n.N, home), first, tokens, true),
             k(comm, Held::shard, whole(C, rows, n.N, home), first, tokens, true),
@@ -326,21 +336,12 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         return seconds;
     };
     const auto share = [&](QueuedCommunicator& comm) {
-        if (by_heads) {
-            heads(comm).share(out.state);
-            if (workers.share()) heads(comm).share(in_four(out.O));
-            return;
-        }
         share_states(comm, states, sequences, starts);
         if (o.normalize) share_states(comm, keys, sequences, starts);
         if (workers.share()) sharded::gather_tokens(comm, shares_of(starts), whole(out.O, rows, n.N, home));
     };
     out.report = sharded::run("causal_linear_attention", exchange, static_cast<Index>(size_of(B.dtype())), workers,
                               o.stream, program, share);
-    if (by_heads) {
-        if (!o.return_state) out.state = Tensor();
-        return out;
-    }
     if (o.scale != 1 && !o.normalize)
         scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
     if (o.return_state) out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;

@@ -19,7 +19,6 @@ namespace {
 using distributed::Held;
 using sharded::Gates;
 using sharded::head_strides;
-using sharded::in_four;
 using sharded::Local;
 using sharded::Starts;
 using sharded::whole;
@@ -69,7 +68,7 @@ struct GradientCall {
     void share_heads(QueuedCommunicator& comm) const {
         heads(comm).share(out.dstate);
         for (const Tensor* x : {&out.dq, &out.dk, &out.dv, gates() ? &dg : nullptr, steps() ? &dbeta : nullptr})
-            if (x && workers.share()) heads(comm).share(in_four(*x));
+            if (x && workers.share()) heads(comm).share(*x);
     }
     void share(QueuedCommunicator& comm) const {
         sharded::share_states(comm, states(out.dstate), owners());
@@ -89,23 +88,16 @@ double GradientCall::compute_by_heads(QueuedCommunicator& comm, const LinearOpti
     const LinearOptions own = sharded::of_heads(mine, call, o, state, starts, comm.stream());
     std::optional<Tensor> dlast;
     if (last) dlast = mine.bring_states(*last);
-    const auto bring = [&](Held held, const Tensor& x) { return mine.bring(held, in_four(x), starts); };
-    const Tensor Q = bring(Held::query, q), K = bring(Held::shard, k), V = bring(Held::shard, v),
-                 upstream = bring(Held::query, dO);
+    const Tensor Q = mine.bring(Held::query, q, starts), K = mine.bring(Held::shard, k, starts),
+                 V = mine.bring(Held::shard, v, starts), upstream = mine.bring(Held::query, dO, starts);
     mine.is_brought();
     LinearGradient g;
     if (mine.any()) g = linear_attention_grad(Q, K, V, upstream, own, dlast);
     mine.is_computed();
-    const auto give = [&](const Tensor& own_part, const Tensor& to) {
-        const Tensor all = in_four(to);
-        const Tensor part = mine.any() ? in_four(own_part, own_part.ndim() == 4) : mine.none(all, starts.back());
-        mine.holds(Held::partial, part);
-        mine.give(part, all, starts);
-    };
-    give(g.dq, out.dq), give(g.dk, out.dk), give(g.dv, out.dv);
-    if (gates()) give(g.dlog_decay.value_or(Tensor()), dg);
-    if (steps()) give(g.dbeta.value_or(Tensor()), dbeta);
-    if (mine.any()) mine.give_states(g.dstate, out.dstate);
+    mine.give(g.dq, out.dq, starts), mine.give(g.dk, out.dk, starts), mine.give(g.dv, out.dv, starts);
+    if (gates()) mine.give(g.dlog_decay.value_or(Tensor()), dg, starts);
+    if (steps()) mine.give(g.dbeta.value_or(Tensor()), dbeta, starts);
+    mine.give_states(g.dstate, out.dstate);
     return mine.is_given();
 }
 

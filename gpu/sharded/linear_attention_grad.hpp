@@ -16,8 +16,8 @@ struct ShardedCausalGradient : CausalGradient {
     ShardReport report;
 };
 
-// causal_linear_attention_grad so, as that of gated attention with a constant gate; normalised,
-// as that of V with a column of ones, whose forward pass comes first and is not in the report.
+// causal_linear_attention_grad so, as that of gated attention with a constant gate; normalised, as that of V with a
+// column of ones, whose forward pass comes first and is not in the report.
 ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
                                                            const Tensor& dO, const CausalOptions&, bool decay_too,
                                                            const Sharding&);

@@ -19,7 +19,6 @@ using causeway::sharded::SoftmaxRing;
 using distributed::Held;
 using sharded::head_strides;
 using sharded::HeadTokens;
-using sharded::in_four;
 using sharded::Local;
 using sharded::whole;
 using sharded::Whole;
@@ -52,11 +51,11 @@ Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, cons
     SoftmaxRing& z = out.ring;
     z.batch = n.batch, z.heads = n.heads, z.group = n.group, z.d = n.d, z.dv = n.dv;
     z.causal = n.causal, z.scale = n.scale;
-    const sharded::Starts queries = sharded::starts_of(workers, sharding, n.N, 1),
-                          keys = sharded::starts_of(workers, sharding, n.M, 1);
-    out.queries = queries, out.keys = keys, out.by_heads = by_heads;
-    out.empty = n.batch * n.heads * n.group == 0 || queries.back() == 0 || keys.back() == 0;
-    z.queries = causeway::sharded::shares_of(queries), z.keys = causeway::sharded::shares_of(keys);
+    out.by_heads = by_heads;
+    out.queries = sharded::starts_of(workers, sharding, n.N, 1);
+    out.keys = sharded::starts_of(workers, sharding, n.M, 1);
+    out.empty = n.batch * n.heads * n.group == 0 || out.queries.back() == 0 || out.keys.back() == 0;
+    z.queries = causeway::sharded::shares_of(out.queries), z.keys = causeway::sharded::shares_of(out.keys);
     if (workers.parts) out.query_parts = z.queries, out.key_parts = z.keys;
     const bool in_zigzag = n.causal && sharding.sizes.empty();
     if (!cu_seqlens.empty()) {
@@ -64,9 +63,9 @@ Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, cons
         const auto packed = causeway::kit::packed_spans(cu_seqlens, n.batch, n.N);
         z.pieces_of_one = in_zigzag ? 2 : 1;
         z.queries = z.keys = in_zigzag ? causeway::sharded::packed_zigzag(packed, workers.p)
-                                       : causeway::sharded::packed_shares(packed, queries);
+                                       : causeway::sharded::packed_shares(packed, out.queries);
     } else if (in_zigzag) {
-        z.queries = z.keys = causeway::sharded::zigzag(queries.back(), workers.p);
+        z.queries = z.keys = causeway::sharded::zigzag(out.queries.back(), workers.p);
     }
     return out;
 }
@@ -141,18 +140,13 @@ double softmax_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Cut& c
     heads.begins();
     SoftmaxOptions own = o;
     own.stream = comm.stream();
-    const Tensor Q = heads.bring(Held::query, in_four(q), cut.queries),
-                 K = heads.bring(Held::shard, in_four(k), cut.keys), V = heads.bring(Held::shard, in_four(v), cut.keys);
+    const Tensor Q = heads.bring(Held::query, q, cut.queries), K = heads.bring(Held::shard, k, cut.keys),
+                 V = heads.bring(Held::shard, v, cut.keys);
     heads.is_brought();
     SoftmaxResult mine;
     if (heads.any()) mine = softmax_attention(Q, K, V, own);
     heads.is_computed();
-    const auto give = [&](const Tensor& part, const Tensor& to) {
-        const Tensor own_part = heads.any() ? in_four(part, part.ndim() == 4) : heads.none(to, cut.queries.back());
-        heads.holds(Held::partial, own_part);
-        heads.give(own_part, to, cut.queries);
-    };
-    give(mine.O, in_four(out.O)), give(mine.lse, in_four(out.lse, false));
+    heads.give(mine.O, out.O, cut.queries), heads.give(mine.lse, out.lse, cut.queries, false);
     return heads.is_given();
 }
 
@@ -162,22 +156,18 @@ double softmax_grad_by_heads(QueuedCommunicator& comm, HeadTokens heads, const C
     heads.begins();
     SoftmaxOptions own = o;
     own.stream = comm.stream();
-    const auto of_queries = [&](const Tensor& x) { return heads.bring(Held::query, x, cut.queries); };
-    const Tensor Q = of_queries(in_four(q)), K = heads.bring(Held::shard, in_four(k), cut.keys),
-                 V = heads.bring(Held::shard, in_four(v), cut.keys), upstream = of_queries(in_four(dO));
-    const Tensor lse = of_queries(in_four(there.lse, false));
-    const SoftmaxResult forward{of_queries(in_four(there.O)),
-                                lse.reshape({lse.shape()[0], lse.shape()[1], lse.shape()[2]})};
+    const Tensor Q = heads.bring(Held::query, q, cut.queries), K = heads.bring(Held::shard, k, cut.keys),
+                 V = heads.bring(Held::shard, v, cut.keys), upstream = heads.bring(Held::query, dO, cut.queries),
+                 lse = heads.bring(Held::query, there.lse, cut.queries, false);
+    const Shape& rows = lse.shape();
+    const SoftmaxResult forward{heads.bring(Held::query, there.O, cut.queries),
+                                lse.reshape({rows[0], rows[1], rows[2]})};
     heads.is_brought();
     SoftmaxGradient mine;
     if (heads.any()) mine = softmax_attention_grad(Q, K, V, upstream, own, forward);
     heads.is_computed();
-    const auto give = [&](const Tensor& part, const Tensor& to, const sharded::Starts& starts) {
-        const Tensor all = in_four(to), own_part = heads.any() ? part : heads.none(all, starts.back());
-        heads.holds(Held::partial, own_part);
-        heads.give(own_part, all, starts);
-    };
-    give(mine.dq, out.dq, cut.queries), give(mine.dk, out.dk, cut.keys), give(mine.dv, out.dv, cut.keys);
+    heads.give(mine.dq, out.dq, cut.queries), heads.give(mine.dk, out.dk, cut.keys);
+    heads.give(mine.dv, out.dv, cut.keys);
     return heads.is_given();
 }
 
@@ -242,7 +232,7 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     };
     const auto share = [&](QueuedCommunicator& comm) {
         if (!workers.share()) return;
-        if (cut.by_heads) return heads(comm).share(in_four(out.O)), heads(comm).share(in_four(out.lse, false));
+        if (cut.by_heads) return heads(comm).share(out.O), heads(comm).share(out.lse, false);
         sharded::gather_tokens(comm, z.queries, whole(out.O, queries, n.N, home));
         sharded::gather_tokens(comm, z.queries, whole(out.lse, queries, n.N, home));
     };
@@ -330,7 +320,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const auto share = [&](QueuedCommunicator& comm) {
         if (!workers.share()) return;
         if (cut.by_heads) {
-            for (const Tensor* x : {&out.dq, &out.dk, &out.dv}) heads(comm).share(in_four(*x));
+            for (const Tensor* x : {&out.dq, &out.dk, &out.dv}) heads(comm).share(*x);
             return;
         }
         sharded::gather_tokens(comm, z.queries, whole(out.dq, queries, n.N, home));

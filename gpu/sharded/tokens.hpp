@@ -33,7 +33,6 @@ public:
     Tokens(const Tokens&) = delete;
     Tokens& operator=(const Tokens&) = delete;
 
-    std::int64_t heads() const { return heads_; }
     bool is_packed() const { return !packed_.empty(); }
     std::int64_t states() const { return (is_packed() ? static_cast<std::int64_t>(packed_.size()) : batch_) * heads_; }
     // Tokens of a state's sequence.

@@ -2,9 +2,9 @@
 // its bound of the CPU's definition in Float64. Found faults are printed with the number of their case.
 //
 //     causeway-gpu-tests "[gpu-shapes]"        some of them
-//     causeway-gpu-tests "[.gpu-shapes-long]"  CAUSEWAY_SHAPES_CASES of them (2000) from CAUSEWAY_SHAPES_CASE (0) on,
-//     and
-//                                              a line with their number
+//     causeway-gpu-tests "[.gpu-shapes-long]"  CAUSEWAY_SHAPES_CASES of them (2000) from CAUSEWAY_SHAPES_CASE (0) on
+//
+// The second ends with a line that has their number.
 //
 // For tools under which a call takes long: CAUSEWAY_SHAPES_REPEATS of each (10), with at most CAUSEWAY_SHAPES_LENGTH
 // tokens.

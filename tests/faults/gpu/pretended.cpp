@@ -80,7 +80,7 @@ cudaError_t attribute(int* value, cudaDeviceAttr which, int) {
 
 cudaError_t properties(cudaDeviceProp* p, int) {
     *p = {};
-    std::strcpy(p->name, "a device that computes nothing");
+    std::strcpy(p->name, "a device that does not exist");
     p->major = 9, p->multiProcessorCount = 132, p->l2CacheSize = 50 << 20;
     p->totalGlobalMem = std::size_t{80} << 30;
     return cudaSuccess;

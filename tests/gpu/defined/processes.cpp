@@ -10,6 +10,7 @@
 
 #include "tests/faults/gpu/c_headers.hpp"
 #include "tests/faults/gpu/hooks.hpp"
+#include "tests/faults/gpu/pretended.hpp"
 
 namespace causeway::faults {
 namespace {
@@ -106,11 +107,8 @@ ncclResult_t end_group() {
 }
 
 // Every process has a device of its own.
-cudaError_t properties(cudaDeviceProp* p, int) {
-    *p = {};
-    std::strcpy(p->name, "a device whose kernels are definitions");
-    p->major = 9, p->multiProcessorCount = 132, p->l2CacheSize = 50 << 20;
-    p->totalGlobalMem = std::size_t{80} << 30;
+cudaError_t properties(cudaDeviceProp* p, int device) {
+    reinterpret_cast<decltype(&cudaGetDeviceProperties)>(pretended("cudaGetDeviceProperties"))(p, device);
     const char* const rank = std::getenv("CAUSEWAY_ONE_GPU") ? nullptr : std::getenv("OMPI_COMM_WORLD_RANK");
     std::memset(&p->uuid, rank ? 1 + std::atoi(rank) : 1, sizeof p->uuid);
     return cudaSuccess;

@@ -1,32 +1,18 @@
 #include "tests/gpu/defined/threads.hpp"
 
 #include <algorithm>
-#include <condition_variable>
-#include <deque>
-#include <map>
-#include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "tests/faults/gpu/c_headers.hpp"
 #include "tests/faults/gpu/hooks.hpp"
+#include "tests/gpu/mailbox.hpp"
 
 namespace causeway::faults {
 namespace {
 
-struct World {
-    int ranks = 0;
-    bool ended = false;
-    std::map<std::pair<int, int>, std::deque<std::vector<char>>> on_the_way;  // from, to
-    std::mutex mutex;
-    std::condition_variable changed;
-};
-
-struct Rank {
-    std::shared_ptr<World> world;
-    int number = 0;
-};
+using World = test::Mailbox<std::vector<char>>;
+using Rank = World::Rank;
 
 struct Receiving {
     Rank* to;
@@ -38,8 +24,6 @@ struct Receiving {
 // What a group is to receive, once all that it sends has been sent.
 thread_local std::vector<Receiving> group;
 thread_local bool open_group = false;
-
-Rank& rank_of(ncclComm_t comm) { return *reinterpret_cast<Rank*>(comm); }
 
 ncclResult_t receive_all() {
     for (const Receiving& r : std::exchange(group, {})) {
@@ -55,24 +39,9 @@ ncclResult_t receive_all() {
     return ncclSuccess;
 }
 
-ncclResult_t begin(ncclComm_t* comms, int n, const int*) {
-    const auto world = std::make_shared<World>();
-    world->ranks = n;
-    for (int r = 0; r < n; ++r) comms[r] = reinterpret_cast<ncclComm_t>(new Rank{world, r});
-    return ncclSuccess;
-}
-
-ncclResult_t end(ncclComm_t comm) {
-    const std::unique_ptr<Rank> rank(&rank_of(comm));
-    const std::lock_guard lock(rank->world->mutex);
-    rank->world->ended = true;
-    rank->world->changed.notify_all();
-    return ncclSuccess;
-}
-
 ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int to, ncclComm_t comm, cudaStream_t) {
     if (!comm) return ncclInvalidArgument;
-    const Rank& from = rank_of(comm);
+    const Rank& from = World::rank_of(comm);
     const auto* const first = static_cast<const char*>(data);
     const std::lock_guard lock(from.world->mutex);
     from.world->on_the_way[{from.number, to}].emplace_back(first, first + bytes);
@@ -82,13 +51,13 @@ ncclResult_t send(const void* data, std::size_t bytes, ncclDataType_t, int to, n
 
 ncclResult_t receive(void* data, std::size_t bytes, ncclDataType_t, int from, ncclComm_t comm, cudaStream_t) {
     if (!comm) return ncclInvalidArgument;
-    group.push_back({&rank_of(comm), from, data, bytes});
+    group.push_back({&World::rank_of(comm), from, data, bytes});
     return open_group ? ncclSuccess : receive_all();
 }
 
 ncclResult_t all_gather(const void* mine, void* out, std::size_t bytes, ncclDataType_t type, ncclComm_t comm,
                         cudaStream_t stream) {
-    const int ranks = rank_of(comm).world->ranks;
+    const int ranks = World::rank_of(comm).world->ranks;
     for (int r = 0; r < ranks; ++r) send(mine, bytes, type, r, comm, stream);
     const bool outer = std::exchange(open_group, true);
     for (int r = 0; r < ranks; ++r)
@@ -110,9 +79,9 @@ ncclResult_t end_group() {
 
 void send_between_threads() {
     const auto stands_in = [](const char* name, auto* function) { stand_in(name, reinterpret_cast<void*>(function)); };
-    stands_in("ncclCommInitAll", begin);
-    stands_in("ncclCommDestroy", end);
-    stands_in("ncclCommAbort", end);
+    stands_in("ncclCommInitAll", World::begin);
+    stands_in("ncclCommDestroy", World::end);
+    stands_in("ncclCommAbort", World::end);
     stands_in("ncclGroupStart", start_group);
     stands_in("ncclGroupEnd", end_group);
     stands_in("ncclSend", send);

@@ -7,16 +7,14 @@
 #include <nccl.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <map>
-#include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/gpu/mailbox.hpp"
 
 namespace {
 
@@ -27,20 +25,10 @@ struct Message {
     cudaEvent_t sent = nullptr;
 };
 
-struct World {
-    int ranks = 0;
-    bool ended = false;
-    std::map<std::pair<int, int>, std::deque<Message>> on_the_way;  // from, to
-    std::mutex mutex;
-    std::condition_variable changed;
-};
+using World = causeway::test::Mailbox<Message>;
+using Rank = World::Rank;
 
-struct Rank {
-    std::shared_ptr<World> world;
-    int number = 0;
-};
-
-Rank& rank_of(ncclComm_t comm) { return *reinterpret_cast<Rank*>(comm); }
+Rank& rank_of(ncclComm_t comm) { return World::rank_of(comm); }
 
 // What a group has collected: all messages are sent before one is waited for.
 struct Group {
@@ -146,24 +134,6 @@ ncclResult_t post_all_gather(const void* mine, void* out, std::size_t bytes, ncc
         });
 }
 
-ncclResult_t begin(ncclComm_t* comms, int n, const int*) {
-    const auto world = std::make_shared<World>();
-    world->ranks = n;
-    for (int r = 0; r < n; ++r) comms[r] = reinterpret_cast<ncclComm_t>(new Rank{world, r});
-    return ncclSuccess;
-}
-
-ncclResult_t end(ncclComm_t comm) {
-    Rank* const rank = &rank_of(comm);
-    {
-        const std::lock_guard lock(rank->world->mutex);
-        rank->world->ended = true;
-    }
-    rank->world->changed.notify_all();
-    delete rank;
-    return ncclSuccess;
-}
-
 // Every function, of its own type.
 #define STANDS_IN(name, ...) \
     { #name, reinterpret_cast < void*>(static_cast <decltype(&::name)>(__VA_ARGS__)) }
@@ -176,9 +146,9 @@ const std::map<std::string, void*>& functions() {
                       *version = NCCL_VERSION_CODE;
                       return ncclSuccess;
                   }),
-        STANDS_IN(ncclCommInitAll, begin),
-        STANDS_IN(ncclCommAbort, end),
-        STANDS_IN(ncclCommDestroy, end),
+        STANDS_IN(ncclCommInitAll, World::begin),
+        STANDS_IN(ncclCommAbort, World::end),
+        STANDS_IN(ncclCommDestroy, World::end),
         STANDS_IN(ncclCommGetAsyncError,
                   [](ncclComm_t, ncclResult_t* error) {
                       *error = ncclSuccess;
