@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "gpu/base/copy.hpp"
+#include "gpu/sharded/parts.hpp"
 
 namespace causeway::gpu::sharded {
 namespace {
@@ -22,15 +23,6 @@ struct Form {
           token(static_cast<std::size_t>(x.shape()[3]) * size_of(x.dtype())) {}
     std::size_t bytes(Index rows, Index of_tokens) const { return static_cast<std::size_t>(rows * of_tokens) * token; }
 };
-
-// The same elements in four dimensions, those that are missing being 1.
-Tensor in_four(const Tensor& x, bool width) {
-    Shape shape;
-    for (int i = x.ndim() + (width ? 0 : 1); i < 4; ++i) shape.push_back(1);
-    for (int i = 0; i < x.ndim(); ++i) shape.push_back(x.shape()[i]);
-    if (!width) shape.push_back(1);
-    return x.reshape(shape);
-}
 
 kit::Span part_of(const Starts& starts, int rank) {
     const auto r = static_cast<std::size_t>(rank);

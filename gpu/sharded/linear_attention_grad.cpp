@@ -241,6 +241,13 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     check_causal_gradient(n, V, dO, o);
+    if (V.ndim() < 4) {  // gates and columns of ones have their places in four dimensions
+        const auto four = [](const Tensor& x) { return sharded::in_four(x); };
+        ShardedCausalGradient out =
+            causal_linear_attention_grad_sharded(four(B), four(C), four(V), four(dO), o, decay_too, sharding);
+        out.dB = out.dB.reshape(B.shape()), out.dC = out.dC.reshape(C.shape()), out.dV = out.dV.reshape(V.shape());
+        return out;
+    }
     sharded::agree(
         sharded::workers_of(sharding), distributed::Call::gpu_causal_grad,
         {{"decay: number of values", static_cast<std::int64_t>(o.decay.size())},

@@ -21,6 +21,15 @@ inline void refuse_shared(const causeway::gated::Sizes& n) {
              ", expected no more than those of q, and those of k, on several GPUs, or exchange = \"heads\"");
 }
 
+// The same elements as [batch, heads, tokens, width], what is missing being 1; width false: it has none.
+inline Tensor in_four(const Tensor& x, bool width = true) {
+    Shape shape;
+    for (int i = x.ndim() + (width ? 0 : 1); i < 4; ++i) shape.push_back(1);
+    for (int i = 0; i < x.ndim(); ++i) shape.push_back(x.shape()[i]);
+    if (!width) shape.push_back(1);
+    return x.reshape(shape);
+}
+
 // A tensor [rows, N, width] that the caller has on a GPU.
 inline Whole whole(const Tensor& x, Index rows, Index N, int device) {
     return {x.data(), rows, N, rows * N > 0 ? x.size() / (rows * N) : 0, size_of(x.dtype()), device};

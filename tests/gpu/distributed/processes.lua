@@ -205,6 +205,10 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
     -- Fewer dimensions.
     local function flat(x) return x(1) end
     compare(name .. ", three dimensions", bound, N, causal, { flat(q), flat(k), flat(v) }, { decay = 0.99 }, "whole")
+    for _, decays in ipairs { { decay = 0.99 }, { decay = 0.99, normalize = true } } do
+      compare(name .. ", gradient in three dimensions", bound, N, causal_grad,
+        { flat(B[type](B)), flat(C[type](C)), flat(v), flat(dO) }, decays, "whole")
+    end
     compare(name .. ", softmax in three dimensions", bound, N, softmax, { flat(q), flat(k), flat(v) }, {}, "whole")
     compare(name .. ", its gradient", bound, N, softmax_grad, { flat(q), flat(k), flat(v), flat(dO) }, {}, "whole")
     local one = random(1, heads, 1, d):gpu()
