@@ -78,6 +78,9 @@ public:
     // What of the outputs does not hang on the states before them, where there is such a thing: runs() does not do it
     // again. advances() has done it.
     virtual void prepares(Stops) {}
+    // Whether prepares() makes maps of pieces of the part, through which advances() of the same stops, called once,
+    // takes a state quickly: then a scan needs no map of the whole part.
+    virtual bool in_steps() const { return false; }
     virtual void clear(T* x, Index n) const = 0;  // x <- 0
     virtual void copy(const T* from, Index n, T* to) const = 0;
     // out <- A S + B, one state after the other.
@@ -511,9 +514,39 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     for (Transfer& t : sent) t.wait();
 }
 
+// The same where a part is computed in steps: a state goes through the maps of its pieces as it comes.
+template <class T>
+void by_steps(Communicator& comm, const Route& z, Part<T>& part, T* states) {
+    Room<T> after(comm, Held::state, z.count() * z.elements);
+    std::vector<Transfer> sent;
+    const auto at = [&](T* all, Index k) { return entry(all, k, z.elements); };
+    const auto some = [&](bool (*which)(const Stop&)) { return std::any_of(z.stops.begin(), z.stops.end(), which); };
+    const bool some_arrive = some(arrives), some_go_on = some(goes_on);
+    const auto hand_on = [&](Index from, Index to) {
+        each_where(z, from, to, goes_on, [&](Index a, Index b) {
+            part.copy(at(states, a), (b - a) * z.elements, at(after.data(), a));
+            part.advances(stops_of(z, a, b), at(after.data(), a));
+        });
+        send_on(comm, z, from, to, after.data(), sent, all_of_them);
+    };
+    each_block(z, [&](Index from, Index to) {
+        each_where(z, from, to, goes_on, [&](Index a, Index b) { part.prepares(stops_of(z, a, b)); });
+        each_where(z, from, to, ends, [&](Index a, Index b) { part.prepares(stops_of(z, a, b)); });
+        if (!some_arrive) hand_on(from, to);
+    });
+    each_block(z, [&](Index from, Index to) {
+        if (some_arrive) fetch(comm, z, from, to, states), hand_on(from, to);
+        if (!some_go_on) run(comm, z, part, from, to, states);
+    });
+    // What others wait for goes before long kernels start.
+    for (Transfer& t : sent) t.wait();
+    if (some_go_on) each_block(z, [&](Index from, Index to) { run(comm, z, part, from, to, states); });
+}
+
 // The outputs, once the states before the rank's tokens have been made of all maps.
 template <class T>
 void from_maps(Communicator& comm, const Route& z, Part<T>& part, T* states, bool gather) {
+    if (!gather && part.in_steps()) return by_steps(comm, z, part, states);
     if (!comm.dry())
         each_block(z, [&](Index from, Index to) {
             each_where(z, from, to, ends, [&](Index a, Index b) { part.prepares(stops_of(z, a, b)); });

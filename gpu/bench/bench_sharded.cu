@@ -64,6 +64,7 @@ const std::vector<Case>& cases() {
         {"the same by the scan: ALiBi's slopes", 1.85, true, false, 1, 1, 0, Exchange::all_scan},
         {"the same by the ring: RetNet's", 1.85, true, false, 1, 0.1, 0, Exchange::ring},
         {"the same by the ring: 0-1 mask", 1.7, true, false, 0, 0.1, 0, Exchange::ring},
+        {"the same by the ring: delta rule without gates", 1.7, false, true, 0, 0.1, 0, Exchange::ring},
         {"gated delta rule, heads that forget", 1.85, false, true, 1},
         {"gated delta rule, a quarter of the heads never forgets", 1.7, false, true, 1, 0.1, heads / 4},
         {"delta rule without gates", 1.7, false, true, 0},
@@ -238,11 +239,13 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                 const double decay = c.gates == 0 ? 1 : gamma[static_cast<std::size_t>(h)];
                 kept += gpu::sharded::CausalTokens::reach_of(decay, Type::BFloat16, N / p / 4) < 0;
             }
-            const Exchange exchange = c.exchange             ? *c.exchange
-                                      : c.causal && kept > 0 ? Exchange::all_scan
-                                                             : Exchange::ring;
+            const bool steps = !c.causal && c.delta && c.gates == 0;
+            const Exchange exchange = c.exchange                        ? *c.exchange
+                                      : (c.causal && kept > 0) || steps ? Exchange::all_scan
+                                                                        : Exchange::ring;
             const Starts starts = c.back                       ? gpu::sharded::backward_starts(N, p, 64)
                                   : exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
+                                  : steps                      ? gpu::sharded::stepped_starts(N, p, 64)
                                                                : gpu::sharded::scanned_starts(N, p, 64);
             const gpu::sharded::SharedSequences sequences({}, 1, heads, N);
             const Index first = starts[r], tokens = starts[r + 1] - first;
@@ -280,7 +283,9 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                     back = std::make_unique<gpu::sharded::GatedGradTokens>(results->args(a, at(in.v), first),
                                                                            "chunkwise", comm.stream());
                 } else {
-                    part = std::make_unique<gpu::sharded::GatedTokens>(a, "chunkwise", comm.stream());
+                    part = std::make_unique<gpu::sharded::GatedTokens>(a, "chunkwise", comm.stream(),
+                                                                       std::vector<gpu::sharded::Span>{},
+                                                                       exchange == Exchange::all_scan);
                 }
             }
             rows.measure(comm, i, 15, [&] {

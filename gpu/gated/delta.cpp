@@ -19,6 +19,8 @@ void check_args(const GatedArgs& a) {
     if (!delta_hopper_takes(a)) fail("delta_hopper: a problem that it does not take; see delta_hopper_takes");
 }
 
+bool no_tokens(const GatedArgs& a) { return a.B == 0 || a.H == 0 || a.N == 0; }
+
 void check_workspace(const GatedArgs& a, std::size_t need) {
     if (need > a.workspace.bytes) fail("delta_hopper: a workspace of ", a.workspace.bytes, " bytes, expected ", need);
 }
@@ -36,13 +38,13 @@ std::size_t bytes_of(const GatedArgs& a, const gated_delta::PackedPlan& p) {
 // fixed: with splits at fixed places.
 std::size_t packed_workspace(const GatedArgs& a, const Sequences& sequences, bool fixed) {
     check_args(a);
-    if (a.B == 0 || a.H == 0 || a.N == 0) return 0;
+    if (no_tokens(a)) return 0;
     return bytes_of(a, gated_delta::packed_plan_of(a, sequences, fixed));
 }
 
 void run_packed(const GatedArgs& a, const Sequences& sequences, bool fixed, cudaStream_t stream) {
     check_args(a);
-    if (a.B == 0 || a.H == 0 || a.N == 0) return;
+    if (no_tokens(a)) return;
     const gated_delta::PackedPlan p = gated_delta::packed_plan_of(a, sequences, fixed);
     check_workspace(a, bytes_of(a, p));
     gated_delta::run_packed_hopper(a, p, stream);
@@ -60,7 +62,7 @@ bool delta_hopper_takes(const GatedArgs& a) {
 
 std::size_t delta_hopper_workspace(const GatedArgs& a) {
     check_args(a);
-    if (a.B == 0 || a.H == 0 || a.N == 0) return 0;
+    if (no_tokens(a)) return 0;
     GatedArgs sizes = a;
     sizes.workspace = {};
     return gated_delta::scratch_of(sizes, gated_delta::plan_of(a)).bytes;
@@ -68,8 +70,34 @@ std::size_t delta_hopper_workspace(const GatedArgs& a) {
 
 void delta_hopper(const GatedArgs& a, cudaStream_t stream) {
     check_workspace(a, delta_hopper_workspace(a));
-    if (a.B == 0 || a.H == 0 || a.N == 0) return;
+    if (no_tokens(a)) return;
     gated_delta::run_hopper(a, gated_delta::plan_of(a), stream);
+}
+
+bool delta_hopper_in_steps(const GatedArgs& a) { return a.beta && delta_hopper_takes(a); }
+
+std::size_t delta_hopper_steps_workspace(const GatedArgs& a, bool goes_on) {
+    check_args(a);
+    if (no_tokens(a)) return 0;
+    GatedArgs sizes = a;
+    sizes.workspace = {};
+    return gated_delta::scratch_of(sizes, gated_delta::steps_plan_of(a, goes_on)).bytes;
+}
+
+void delta_hopper_maps(const GatedArgs& a, bool goes_on, cudaStream_t stream) {
+    check_workspace(a, delta_hopper_steps_workspace(a, goes_on));
+    if (!no_tokens(a)) gated_delta::run_hopper_maps(a, gated_delta::steps_plan_of(a, goes_on), stream);
+}
+
+void delta_hopper_states(const GatedArgs& a, bool goes_on, float* after, cudaStream_t stream) {
+    if (after && !goes_on) fail("delta_hopper_states: after: given, expected none without goes_on");
+    check_workspace(a, delta_hopper_steps_workspace(a, goes_on));
+    if (!no_tokens(a)) gated_delta::run_hopper_states(a, gated_delta::steps_plan_of(a, goes_on), after, stream);
+}
+
+void delta_hopper_outputs(const GatedArgs& a, bool goes_on, cudaStream_t stream) {
+    check_workspace(a, delta_hopper_steps_workspace(a, goes_on));
+    if (!no_tokens(a)) gated_delta::run_hopper_outputs(a, gated_delta::steps_plan_of(a, goes_on), stream);
 }
 
 std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences) {

@@ -31,6 +31,19 @@ std::size_t delta_hopper_workspace(const GatedArgs& a);
 // Kautz, Hatamizadeh 2025, "Gated Delta Networks"; Yang et al. 2024, §3, for the form in chunks.
 void delta_hopper(const GatedArgs& a, cudaStream_t stream);
 
+// The same in steps, for the part of a sequence whose state before it is known last, with a delta rule:
+// delta_hopper_maps queues what does not depend on that state, the maps S ↦ A S + B of pieces of the part;
+// delta_hopper_states makes of them and a.state the states between the pieces and the one after the last token, to
+// `after`, which may be a.state and null and without goes_on is null; delta_hopper_outputs all else, from the same
+// state, which becomes the one after the last token. Each is called once, in this order. The arguments are the same in
+// all three but for the state, and a.workspace, of delta_hopper_steps_workspace bytes, is left alone between them.
+// Heads that forget take maps here like all others.
+bool delta_hopper_in_steps(const GatedArgs& a);
+std::size_t delta_hopper_steps_workspace(const GatedArgs& a, bool goes_on);
+void delta_hopper_maps(const GatedArgs& a, bool goes_on, cudaStream_t stream);
+void delta_hopper_states(const GatedArgs& a, bool goes_on, float* after, cudaStream_t stream);
+void delta_hopper_outputs(const GatedArgs& a, bool goes_on, cudaStream_t stream);
+
 // The same for packed sequences, all in one launch of each kernel, or a few where their maps would take more than a
 // quarter of a gigabyte: to the bit what calls on each alone give. Not for CUDA graphs: which sequences there are is
 // copied from the host.

@@ -13,6 +13,9 @@ namespace {
 bool any(const GatedArgs&) { return true; }
 bool one_gate(const GatedArgs& a) { return a.gates <= 1; }
 
+constexpr GatedSteps delta_steps{delta_hopper_in_steps, delta_hopper_steps_workspace, delta_hopper_maps,
+                                 delta_hopper_states, delta_hopper_outputs};
+
 void check(const std::string& mode, bool GatedForm::*can, const char* what) {
     std::string others;  // at most one form of a mode says that it can
     for (const GatedForm& form : gated_forms()) {
@@ -29,7 +32,7 @@ const std::vector<GatedForm>& gated_forms() {
     static const std::vector<GatedForm> list{
         {"delta", "chunkwise", "Yang, Kautz, Hatamizadeh 2025; Yang et al. 2024, §3", false, false, delta_hopper_takes,
          delta_hopper_workspace, delta_hopper, delta_hopper_packed_workspace, delta_hopper_packed, false,
-         delta_hopper_prefix_workspace, delta_hopper_prefix, true},
+         delta_hopper_prefix_workspace, delta_hopper_prefix, true, nullptr, &delta_steps},
         {"channels", "chunkwise", "Kimi Team 2025; Yang et al. 2024 (GLA), §4", true, false, gated_channels_takes,
          gated_channels_workspace, gated_channels, gated_channels_packed_workspace, gated_channels_packed, false,
          nullptr, nullptr, false, gated_channels_makes_gates},

@@ -12,6 +12,16 @@
 
 namespace causeway::gpu {
 
+// A form in steps (delta.hpp): what does not depend on the state before the first token, the states that follow once it
+// is known, then the outputs.
+struct GatedSteps {
+    bool (*possible)(const GatedArgs&);
+    std::size_t (*workspace)(const GatedArgs&, bool goes_on);
+    void (*maps)(const GatedArgs&, bool goes_on, cudaStream_t);
+    void (*states)(const GatedArgs&, bool goes_on, float* after, cudaStream_t);
+    void (*outputs)(const GatedArgs&, bool goes_on, cudaStream_t);
+};
+
 struct GatedForm {
     std::string name;                 // "delta"
     std::string mode;                 // "chunkwise"
@@ -30,6 +40,7 @@ struct GatedForm {
     void (*run_prefix)(const GatedArgs&, const Sequences&, cudaStream_t) = nullptr;
     bool lengths = false;                             // divides q and k by their lengths itself (GatedArgs::length_eps)
     bool (*makes_gates)(const GatedArgs&) = nullptr;  // makes gates of this projection itself; null: of none
+    const GatedSteps* steps = nullptr;                // null: it has none
 
     bool keeps_prefix() const { return prefix || run_prefix; }
 };

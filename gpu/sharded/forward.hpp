@@ -39,6 +39,9 @@ Starts weighted_starts(std::int64_t N, int p, std::int64_t unit, double of_other
 // a method's two steps.
 Starts scanned_starts(std::int64_t N, int p, std::int64_t unit);
 
+// The same where k and v make maps with the delta rule, in steps.
+Starts stepped_starts(std::int64_t N, int p, std::int64_t unit);
+
 // The way of the states of `tokens`, which are those that starts gives the rank.
 Route route_of(const Communicator& comm, const Tokens& tokens, const SharedSequences& sequences, const Starts& starts,
                Exchange exchange);
@@ -46,8 +49,8 @@ Route route_of(const Communicator& comm, const Tokens& tokens, const SharedSeque
 // Outputs of the rank's tokens, and its share of the states [sequences, heads, d_k, d_v], entries of the batch being
 // sequences too: first_states are read by the ranks that have the first tokens of each, null: zeros; last_states, null:
 // not wanted, are written by those that have the last. All is queued on the stream of the tokens, where messages of the
-// communicator are too.
-void forward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, Tokens& tokens,
-             Exchange exchange, const float* first_states, float* last_states);
+// communicator are too. Returns which exchange it was: scan_gives_way as in core/sharded/states.hpp.
+Exchange forward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, Tokens& tokens,
+                 Exchange exchange, const float* first_states, float* last_states, bool scan_gives_way = false);
 
 }  // namespace causeway::gpu::sharded

@@ -1,5 +1,7 @@
 #include "gpu/sharded/linear_attention.hpp"
 
+#include <atomic>
+
 #include "core/kit/check.hpp"
 #include "core/sharded/route.hpp"
 #include "gpu/calls/packed.hpp"
@@ -29,6 +31,16 @@ using sharded::Workers;
 
 std::string exchange_of(const Sharding& o) {
     return o.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[o.exchange].name;
+}
+
+// What linear_attention is given, in parts that are computed in steps or not.
+struct Chosen {
+    std::string exchange;
+    bool gives_way;  // the scan, where most heads forget
+};
+Chosen chosen_for(const Sharding& o, bool in_steps, bool gates) {
+    if (o.exchange == "auto" && in_steps) return {"all-scan", gates};
+    return {exchange_of(o), false};
 }
 
 // The states before the first tokens, as given, and after the last ones, on the GPU of the caller's tensors: ranks read
@@ -185,8 +197,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         return linear_attention_sharded(unit.q, unit.k, v, calls::without_l2norm(o), sharding);
     }
     const auto& n = call.sizes;
-    const std::string exchange = exchange_of(sharding);
-    const bool by_heads = exchange == "heads";
+    const bool by_heads = exchange_of(sharding) == "heads";
     if (!by_heads) sharded::refuse_shared(n);
     if (gated::is_causal(call.args, n, o)) {
         CausalOptions plain;
@@ -204,8 +215,16 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const int home = sharded::current_device();
     sharded::agree(workers, distributed::Call::gpu_linear, sharded::given_of(n, o, sharding, workers),
                    sharded::compared(q, k, v, call, o), sharding.sizes, o.stream);
-    const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);
+    const bool in_steps = !by_heads && o.cu_seqlens.empty() &&
+                          sharded::on_all(workers, n.N == 0 || sharded::GatedTokens::has_steps(o.mode, call.args));
+    const Chosen chosen = chosen_for(sharding, in_steps, n.gates > 0);
+    const bool balanced = chosen.exchange == "all-scan" && in_steps && n.gates == 0;
+    const Starts starts = balanced && !workers.parts && sharding.sizes.empty()
+                              ? sharded::stepped_starts(n.N, workers.p, unit)
+                              : sharded::starts_of(workers, sharding, n.N, unit);
     const SharedSequences sequences(o.cu_seqlens, n.batch, n.heads, starts.back());
+    const causeway::sharded::Exchange exchange = causeway::sharded::exchanges()[chosen.exchange].exchange;
+    std::atomic<bool> went_round{false};  // a scan
     const Tensor O(q.dtype(), n.output, o.stream);
     const States states(o.state, n.state_shape, o.stream);
     const Index rows = n.batch * n.heads, queries = rows * n.group;
@@ -230,9 +249,10 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         a.v_stride = head_strides(n.heads, mine_v.row(), n.dv),
         a.o_stride = head_strides(n.heads * n.group, mine_o.row(), n.dv);
         const LocalStates mine(comm, states, sequences, starts);
-        sharded::GatedTokens part(a, o.mode, comm.stream(), sequences.of_rank(starts, comm.rank()));
-        sharded::forward(comm, sequences, starts, part, causeway::sharded::exchanges()[exchange].exchange, mine.first(),
-                         mine.last());
+        sharded::GatedTokens part(a, o.mode, comm.stream(), sequences.of_rank(starts, comm.rank()), in_steps);
+        if (sharded::forward(comm, sequences, starts, part, exchange, mine.first(), mine.last(), chosen.gives_way) ==
+            causeway::sharded::Exchange::ring)
+            went_round = true;
         const double seconds = comm.settle();
         mine_o.give_back(), mine.give_back();
         return seconds;
@@ -248,8 +268,9 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     };
     // Not in nested braces: g++ 12 destroys what stands in the first of them twice where what comes after it throws.
     ShardedLinearResult out;
-    out.report = sharded::run("linear_attention", exchange, static_cast<Index>(size_of(q.dtype())), workers, o.stream,
-                              program, share);
+    out.report = sharded::run("linear_attention", chosen.exchange, static_cast<Index>(size_of(q.dtype())), workers,
+                              o.stream, program, share);
+    if (went_round) out.report.algorithm = "ring";
     out.O = O, out.state = states.after;
     return out;
 }

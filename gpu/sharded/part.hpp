@@ -47,8 +47,10 @@ public:
         each_span(stops, [&](Span of, Index before) { tokens_.map(of, A + before * tokens_.carry()); });
     }
     void prepares(Stops stops) override {
-        each_span(stops, [&](Span of, Index) { tokens_.prepare(of); });
+        each_span(stops,
+                  [&](Span of, Index before) { tokens_.prepare(of, stops[static_cast<std::size_t>(before)].after); });
     }
+    bool in_steps() const override { return tokens_.in_steps(); }
     void clear(float* x, Index n) const override { queue_zeros(x, n, tokens_.stream()); }
     void copy(const float* from, Index n, float* to) const override { queue_copy(from, n, to, tokens_.stream()); }
     void applies(const Route& z, Index n, const float* A, const float* B, const float* S, float* out) const override {

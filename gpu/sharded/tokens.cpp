@@ -62,8 +62,17 @@ void Tokens::last(Span states, int64_t n, float* S) {
     });
 }
 
-GatedTokens::GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream, std::vector<Span> packed)
-    : Tokens(args.B, args.H, args.N, stream, std::move(packed)), args_(args), mode_(std::move(mode)) {}
+GatedTokens::GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream, std::vector<Span> packed,
+                         bool in_steps)
+    : Tokens(args.B, args.H, args.N, stream, std::move(packed)),
+      args_(args),
+      mode_(std::move(mode)),
+      in_steps_(in_steps) {}
+
+bool GatedTokens::has_steps(const std::string& mode, const GatedArgs& args) {
+    const GatedSteps* const steps = gated_form(mode, args).steps;
+    return steps && steps->possible(args);
+}
 
 GatedArgs GatedTokens::cut(const Block& block) const {
     GatedArgs a = args_;
@@ -93,7 +102,16 @@ GatedArgs GatedTokens::of_tokens(GatedArgs a, Span tokens, Buffer& g, Buffer& be
     return a;
 }
 
-void GatedTokens::run(const Block& block, Span tokens, float* S, bool hidden) { run(cut(block), tokens, S, hidden); }
+void GatedTokens::run(const Block& block, Span tokens, float* S, bool hidden) {
+    GatedArgs a = cut(block);
+    Prepared* const first = hidden || tokens.n < block.tokens.n ? nullptr : prepared(block);
+    if (!first) return run(a, tokens, S, hidden);
+    a.state = S, a.workspace = {first->workspace.data(), first->workspace.bytes()};
+    const GatedSteps& steps = *gated_form(mode_, a).steps;
+    if (!first->advanced) steps.states(a, first->goes_on, nullptr, stream_);
+    steps.outputs(a, first->goes_on, stream_);
+    prepared_.erase(prepared_.begin() + (first - prepared_.data()));
+}
 
 void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
     Buffer g, beta, o;
@@ -107,6 +125,38 @@ void GatedTokens::run(GatedArgs a, Span tokens, float* S, bool hidden) {
     const Buffer workspace(form.workspace(a), stream_);
     a.workspace = {workspace.data(), workspace.bytes()};
     form.run(a, stream_);
+}
+
+void GatedTokens::prepare(Span states, bool goes_on) {
+    if (!in_steps_) return;
+    each_block(states, [&](const Block& block, int64_t) {
+        if (block.tokens.n == 0) return;
+        GatedArgs a = cut(block);
+        if (!has_steps(mode_, a)) return;
+        const GatedSteps& steps = *gated_form(mode_, a).steps;
+        Buffer workspace(steps.workspace(a, goes_on), stream_);
+        a.workspace = {workspace.data(), workspace.bytes()};
+        steps.maps(a, goes_on, stream_);
+        prepared_.push_back({block.state, block.count(), goes_on, false, std::move(workspace)});
+    });
+}
+
+GatedTokens::Prepared* GatedTokens::prepared(const Block& block) {
+    for (Prepared& x : prepared_)
+        if (x.state == block.state && x.count == block.count()) return &x;
+    return nullptr;
+}
+
+void GatedTokens::advance(Span states, float* S) {
+    each_block(states, [&](const Block& block, int64_t before) {
+        float* const at = S + before * elements();
+        Prepared* const first = prepared(block);
+        if (!first || !first->goes_on || first->advanced) return Tokens::advance(block, block.tokens, at);
+        GatedArgs a = cut(block);
+        a.state = at, a.workspace = {first->workspace.data(), first->workspace.bytes()};
+        gated_form(mode_, a).steps->states(a, true, at, stream_);
+        first->advanced = true;
+    });
 }
 
 void GatedTokens::outputs(Span states, float* S) {
@@ -233,8 +283,8 @@ std::optional<CausalTokens::Prepared> CausalTokens::taken(const Block& block) {
     return found;
 }
 
-void CausalTokens::prepare(Span states) {
-    if (!in_steps()) return;
+void CausalTokens::prepare(Span states, bool) {
+    if (!has_steps()) return;
     each_block(states, [&](const Block& block, int64_t) {
         if (block.tokens.n > 0) prepare(block, nullptr);
     });
@@ -243,7 +293,8 @@ void CausalTokens::prepare(Span states) {
 void CausalTokens::advance(Span states, float* S) {
     each_block(states, [&](const Block& block, int64_t before) {
         float* const at = S + before * elements();
-        if (!in_steps() || block.tokens.n % method_.steps->tokens != 0) return Tokens::advance(block, block.tokens, at);
+        if (!has_steps() || block.tokens.n % method_.steps->tokens != 0)
+            return Tokens::advance(block, block.tokens, at);
         const Buffer after(static_cast<std::size_t>(block.count() * elements()) * sizeof(float), stream_),
             A(static_cast<std::size_t>(block.count() * carry()) * sizeof(float), stream_);
         prepare(block, after.as<float>());
@@ -253,7 +304,7 @@ void CausalTokens::advance(Span states, float* S) {
 }
 
 void CausalTokens::last(Span states, int64_t n, float* S) {
-    if (!in_steps() || n % method_.steps->tokens != 0) return Tokens::last(states, n, S);
+    if (!has_steps() || n % method_.steps->tokens != 0) return Tokens::last(states, n, S);
     each_block(states, [&](const Block& block, int64_t before) {
         CausalArgs a = cut(block, last_of(block.tokens, n));
         const Buffer workspace(method_.steps->workspace(a, true), stream_);

@@ -53,8 +53,9 @@ public:
     // S <- the state after the last n tokens, from zeros before them; where sequences are packed, of heads of one.
     virtual void last(Span states, std::int64_t n, float* S);
     // What of the outputs does not hang on the state before them: outputs() of the same states does not do it again.
-    // Does nothing where there is no such thing.
-    virtual void prepare(Span /*states*/) {}
+    // Does nothing where there is no such thing. goes_on: the state after the last tokens is wanted before the outputs.
+    virtual void prepare(Span /*states*/, bool /*goes_on*/) {}
+    virtual bool in_steps() const { return false; }  // Part::in_steps of core/sharded/states.hpp
     virtual void map(Span states, float* A) = 0;
     // Of every state the first or last tokens whose gates together leave less than 2^-forgotten_bits of what was before
     // them (maps.hpp), -1: more than a quarter of them, or none of a neighbour's sequences; may wait for the stream.
@@ -109,7 +110,11 @@ P moved(P data, Type type, const Strides& s, std::int64_t batch, std::int64_t he
 // Linear attention with gates and delta rules: `args` is the part without state and workspace, its gates contiguous.
 class GatedTokens : public Tokens {
 public:
-    GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream, std::vector<Span> packed = {});
+    // in_steps: in the steps of a form that has them; on one of several ranks if on all.
+    GatedTokens(const GatedArgs& args, std::string mode, cudaStream_t stream, std::vector<Span> packed = {},
+                bool in_steps = false);
+    // Whether the form that computes a call has steps, once the call has tokens.
+    static bool has_steps(const std::string& mode, const GatedArgs& args);
 
     std::int64_t rows() const override { return args_.dk; }
     Type type() const override { return args_.type; }
@@ -119,6 +124,9 @@ public:
     }
     // Packed sequences together where a kernel takes them so.
     void outputs(Span states, float* S) override;
+    void advance(Span states, float* S) override;
+    void prepare(Span states, bool goes_on) override;
+    bool in_steps() const override { return in_steps_; }
     void map(Span states, float* A) override;
     std::vector<std::int64_t> reach(From) override;
     bool gates() const { return args_.g != nullptr; }
@@ -139,8 +147,18 @@ private:
     // The gates of a block's tokens alone, in `own` where they are not contiguous.
     GateRows gates_of(const Block&, Buffer& own) const;
 
+    struct Prepared {
+        std::int64_t state, count;  // of a block
+        bool goes_on;
+        bool advanced = false;
+        Buffer workspace;
+    };
+    Prepared* prepared(const Block&);  // null: it is not
+
     GatedArgs args_;
     std::string mode_;
+    bool in_steps_;
+    std::vector<Prepared> prepared_;
 };
 
 // With a fixed decay of every head.
@@ -173,7 +191,7 @@ public:
     // In the two steps of a method that has them, the first is made once for both: what is prepared stays so.
     void advance(Span states, float* S) override;
     void last(Span states, std::int64_t n, float* S) override;
-    void prepare(Span states) override;
+    void prepare(Span states, bool goes_on) override;
 
 protected:
     void run(const Block&, Span tokens, float* S, bool hidden) override;
@@ -184,7 +202,7 @@ private:
         bool with_after;
         Buffer workspace;
     };
-    bool in_steps() const { return method_.steps && method_.steps->possible(args_); }
+    bool has_steps() const { return method_.steps && method_.steps->possible(args_); }
     // The first step of all tokens of a block; after: [count, rows, columns], or null.
     void prepare(const Block&, float* after);
     std::optional<Prepared> taken(const Block&);  // what is prepared of the block, for its outputs

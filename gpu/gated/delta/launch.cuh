@@ -45,10 +45,16 @@ inline void copy_states(Work& work, const GatedArgs& a, const Blocks& p, const G
     work.initial = scratch.state;
 }
 
-// The kernels of a group, one after the other; `walks`: its list on the device.
+// Which kernels of a group are launched.
+struct Launched {
+    bool maps = true, scan = true, outputs = true;
+};
+
+// The kernels of a group, one after the other; `walks`: its list on the device. In steps each is launched by a call of
+// its own, and none starts before what is queued before it has ended.
 template <class E, int R, int D, bool delta, bool packed, bool lengths>
 void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& group, const Walk* walks,
-                  cudaStream_t stream) {
+                  cudaStream_t stream, Launched which = {}) {
     // n walks from the list's place `at` on, each with `blocks` thread blocks.
     const auto grid = [&](std::int64_t at, std::int64_t n, std::int64_t blocks) {
         if constexpr (packed) work.walks = walks + at, work.walk_blocks = static_cast<uint32_t>(blocks);
@@ -58,8 +64,8 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
         launch(delta_rule<E, R, D, delta, packed, lengths>, "launching delta_rule", blocks, threads<D>,
                shared_bytes<R, D>, 1, after, stream, maps, work);
     };
-    if (group.parts > 0) {
-        const std::int64_t cut_at = group.outputs + group.parts;
+    const std::int64_t cut_at = group.outputs + group.parts, scanned = work.first_maps ? 0 : group.cut;
+    if (which.maps && group.parts > 0) {
         if (work.transfers) {
             const unsigned blocks = grid(cut_at, group.cut, p.state_heads);
             launch(delta_forgets<packed>, "launching delta_forgets", blocks, forgets_threads, 0, 1, false, stream,
@@ -68,15 +74,14 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
         work.making = true;
         walk(grid(group.outputs, group.parts, p.state_heads * (p.column_blocks + p.identity_blocks)),
              work.transfers != nullptr);
-        if (group.parts > group.cut) {
-            const unsigned blocks =
-                grid(cut_at, group.cut, p.state_heads * ((work.dv + scan_columns - 1) / scan_columns));
-            launch(delta_scan<R, delta, packed>, "launching delta_scan", blocks, scan_threads, sizeof(ScanShared<R>), 1,
-                   true, stream, work);
-        }
         work.making = false;
     }
-    walk(grid(0, group.outputs, p.batch_heads * p.column_blocks), group.parts > 0);
+    if (which.scan && group.parts > scanned) {
+        const unsigned blocks = grid(cut_at, group.cut, p.state_heads * ((work.dv + scan_columns - 1) / scan_columns));
+        launch(delta_scan<R, delta, packed>, "launching delta_scan", blocks, scan_threads, sizeof(ScanShared<R>), 1,
+               which.maps, stream, work);
+    }
+    if (which.outputs) walk(grid(0, group.outputs, p.batch_heads * p.column_blocks), which.maps && group.parts > 0);
 }
 
 // f<E, R, D, delta, lengths>() of a call: its element type and sizes as constants.

@@ -30,13 +30,12 @@ constexpr int64_t most_blocks = int64_t{1} << 30;
 
 int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
-// How long the maps of all parts and their scan take, in those units.
-double time_of_maps(const Blocks& p, int64_t n, int splits, int finer, int64_t scan_blocks, int at_once) {
-    const int64_t parts = int64_t{splits - 1} * finer,
-                  blocks = p.state_heads * (parts * p.column_blocks + (parts - 1) * p.identity_blocks);
-    const double length = static_cast<double>(ceil_div(n, splits)) / finer;
+// How long the maps of all parts and their scan take, in those units; `length`: chunks of a part, steps: of the scan,
+// each of which needs an A.
+double time_of_maps(const Blocks& p, double length, int64_t parts, int64_t steps, int64_t scan_blocks, int at_once) {
+    const int64_t blocks = p.state_heads * (parts * p.column_blocks + steps * p.identity_blocks);
     return launch_cost + static_cast<double>(ceil_div(blocks, at_once)) * (replay_cost * length + start_cost) +
-           static_cast<double>(ceil_div(scan_blocks, at_once) * (parts - 1)) * scan_cost;
+           static_cast<double>(ceil_div(scan_blocks, at_once) * steps) * scan_cost;
 }
 
 Blocks blocks_of(const GatedArgs& a) {
@@ -66,7 +65,11 @@ Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
          ++splits) {
         const auto waves = static_cast<double>(ceil_div(blocks * splits, at_once));
         const double outputs = waves * (static_cast<double>(ceil_div(n, splits)) + start_cost);
-        const auto maps = [&](int finer) { return time_of_maps(p, n, splits, finer, scan_blocks, at_once); };
+        const auto maps = [&](int finer) {
+            const int64_t parts = Cut{splits, finer}.parts();
+            return time_of_maps(p, static_cast<double>(ceil_div(n, splits)) / finer, parts, parts - 1, scan_blocks,
+                                at_once);
+        };
         if (splits == 1) consider(1, 1, outputs);
         else if (a.gates > 0)
             consider(splits, 1,
@@ -74,6 +77,25 @@ Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
         else
             for (int finer = 1; finer <= std::min<int64_t>(max_finer, n / splits); ++finer)
                 consider(splits, finer, outputs + maps(finer));
+    }
+    return cut;
+}
+
+// In steps: all but the last split are parts, or where the state goes on, that too.
+Cut steps_cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool goes_on) {
+    const int64_t blocks = p.batch_heads * p.column_blocks, scan_blocks = p.state_heads * ceil_div(a.dv, scan_columns);
+    const int at_once = device().multiprocessors;
+    double best = INFINITY;
+    Cut cut;
+    for (int splits = 1;
+         splits < std::min<int64_t>(n + 1, max_splits) && (splits == 1 || blocks * splits <= 4 * at_once); ++splits) {
+        const double length = static_cast<double>(ceil_div(n, splits));
+        for (int finer = 1; finer <= std::clamp<int64_t>(n / splits, 1, max_finer); ++finer) {
+            const int64_t parts = int64_t{goes_on ? splits : splits - 1} * finer;
+            const double outputs = static_cast<double>(ceil_div(blocks * splits, at_once)) * (length + start_cost),
+                         maps = parts > 0 ? time_of_maps(p, length / finer, parts, parts, scan_blocks, at_once) : 0;
+            if (outputs + maps < 0.999 * best) best = outputs + maps, cut = {splits, finer};
+        }
     }
     return cut;
 }
@@ -100,18 +122,29 @@ struct Walks {
     }
 };
 
+// Of n chunks.
+void divide(Plan& p, int64_t n, const Cut& cut) {
+    for (int i = 0; i <= cut.splits; ++i)
+        p.bound.push_back(split_bound(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cut.splits),
+                                      static_cast<std::uint32_t>(i)));
+    p.finer = cut.finer;
+}
+
 }  // namespace
 
 Plan plan_of(const GatedArgs& a) {
-    Plan p{blocks_of(a), {}, 1};
+    Plan p{blocks_of(a), {}};
     const int64_t n = ceil_div(a.N, chunk);
-    const Cut cut = cut_of(a, p, n);
-    const auto bound = [&](int i) {
-        return split_bound(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cut.splits),
-                           static_cast<std::uint32_t>(i));
-    };
-    for (int i = 0; i <= cut.splits; ++i) p.bound.push_back(bound(i));
-    p.finer = cut.finer;
+    divide(p, n, cut_of(a, p, n));
+    return p;
+}
+
+Plan steps_plan_of(const GatedArgs& a, bool goes_on) {
+    Plan p{blocks_of(a), {}};
+    p.in_steps = true, p.goes_on = goes_on;
+    const int64_t n = ceil_div(a.N, chunk);
+    divide(p, n, steps_cut_of(a, p, n, goes_on));
+    if (goes_on) p.bound.push_back(p.bound.back());
     return p;
 }
 
@@ -164,12 +197,13 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
     Carve carve(a.workspace.data);
     Scratch s{};
     const int64_t state = p.state_heads * a.dk * a.dv;
-    if (a.state && (group.cut > 0 || a.group > 1)) s.state = carve.floats(group.sequences * state);
+    if (group.first_maps || (a.state && (group.cut > 0 || a.group > 1)))
+        s.state = carve.floats(group.sequences * state);
     if (group.cut > 0) {
         s.B = carve.floats(group.parts * state);
-        if (a.beta && group.parts > group.cut)
-            s.A = carve.floats((group.parts - group.cut) * p.state_heads * a.dk * p.rows);
-        if (a.gates > 0)
+        const int64_t maps = group.parts - (group.first_maps ? 0 : group.cut);
+        if (a.beta && maps > 0) s.A = carve.floats(maps * p.state_heads * a.dk * p.rows);
+        if (a.gates > 0 && !group.first_maps)
             s.transfers = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.cut * p.state_heads) * 4));
         if (a.gates > 0 && group.each > 0)
             s.starts = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.parts * p.state_heads) * 4));
@@ -185,8 +219,8 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
 
 Group Plan::group() const {
     Group all;
-    all.sequences = 1, all.outputs = splits(), all.parts = Cut{splits(), finer}.parts();
-    all.cut = splits() > 1 ? 1 : 0;
+    all.sequences = 1, all.outputs = with_outputs(), all.parts = Cut{splits(), finer}.parts();
+    all.cut = splits() > 1 ? 1 : 0, all.first_maps = in_steps;
     return all;
 }
 

@@ -56,6 +56,7 @@ struct Group {
     std::int64_t first = 0, sequences = 0;
     std::int64_t outputs = 0, parts = 0, cut = 0;
     bool packed = false;
+    bool first_maps = false;  // the first part has its map too, as the state before it comes later
     std::uint32_t each = 0;   // of packed sequences, as split_bound() takes it
     std::vector<Walk> walks;  // of packed sequences: those over splits, over parts, and the sequences that are cut
 };
@@ -64,8 +65,12 @@ struct Group {
 struct Plan : Blocks {
     std::vector<std::uint32_t> bound;  // split i of every sequence owns the chunks [bound[i], bound[i+1])
     int finer = 1;
+    // In steps, and whether the state after the last token is wanted before the outputs: then an empty split stands
+    // behind the others, before which all chunks are in parts.
+    bool in_steps = false, goes_on = false;
 
     int splits() const { return static_cast<int>(bound.size()) - 1; }
+    int with_outputs() const { return splits() - (goes_on ? 1 : 0); }
     Group group() const;
 };
 
@@ -77,10 +82,10 @@ struct PackedPlan : Blocks {
 
 // What lies where in the workspace, and its size: a copy of the states, where several blocks read one that one of them
 // overwrites (more than one split, or heads of q that share the state); A of every part but the first of a sequence,
-// Float32 [.., state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv]; whether a head takes
-// the maps, [sequences of several splits, state_heads]; with splits at fixed places which of them start from the states
-// that the maps give, [parts, state_heads], at the last part before the split; and the walks of a group. Null where
-// there is none.
+// and in steps of that too, Float32 [.., state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv];
+// whether a head takes the maps, [sequences of several splits, state_heads]; with splits at fixed places which of them
+// start from the states that the maps give, [parts, state_heads], at the last part before the split; and the walks of a
+// group. Null where there is none.
 struct Scratch {
     float *state, *A, *B;
     int *transfers, *starts;
@@ -95,8 +100,17 @@ Plan plan_of(const GatedArgs& a);
 // fixed: with splits at fixed places; nothing but the tokens before a split decides how it starts.
 PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool fixed = false);
 
+// The same in steps.
+Plan steps_plan_of(const GatedArgs& a, bool goes_on);
+
 // The kernels, on arguments that are already checked, with a workspace that has room for scratch_of().
 void run_hopper(const GatedArgs& a, const Plan& p, cudaStream_t stream);
 void run_packed_hopper(const GatedArgs& a, const PackedPlan& p, cudaStream_t stream);
+
+// In steps: the maps of all parts; from a.state the states between them, and the one behind the last to `after`, unless
+// null, which may be a.state; the outputs, from a.state too, and the state after them.
+void run_hopper_maps(const GatedArgs& a, const Plan& p, cudaStream_t stream);
+void run_hopper_states(const GatedArgs& a, const Plan& p, float* after, cudaStream_t stream);
+void run_hopper_outputs(const GatedArgs& a, const Plan& p, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gated_delta

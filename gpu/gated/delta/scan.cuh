@@ -35,7 +35,8 @@ __device__ __forceinline__ float gates_of(const Sequence<packed>& sequence, uint
     return exp2f(all);
 }
 
-// B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, S_0 = B_0. A thread block has 16 columns of a
+// B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, from S_0 = B_0 or, with first_maps, from `initial`
+// before part 0. A thread block has 16 columns of a
 // head's states, a thread a row of 8 of them; without the delta rule A is a number.
 template <int R, bool delta, bool packed>
 __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Work work) {
@@ -53,17 +54,21 @@ __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant
     const bool real = row < work.dk;
     const auto load = [&](uint32_t part) { load_matrix(s.map, part % 2, sequence.A_of(part, kv_bh), work.dk); };
     float x[thread_columns];
-    const auto each = [&](uint32_t part, auto&& f) {
-        float* const at = sequence.B_of(part, kv_bh) + int64_t{row} * work.dv + first;
+    const auto each_of = [&](auto* state, auto&& f) {
+        auto* const at = state + int64_t{row} * work.dv + first;
 #pragma unroll
         for (int c = 0; c < thread_columns; ++c)
             if (real && first + c < work.dv) f(x[c], at[c]);
     };
+    const auto each = [&](uint32_t part, auto&& f) { each_of(sequence.B_of(part, kv_bh), f); };
+    const auto take = [](float& e, float b) { e = b; };
 #pragma unroll
     for (float& e : x) e = 0;
-    each(0, [](float& e, float b) { e = b; });
-    if constexpr (delta) load(1);
-    for (uint32_t part = 1; part < sequence.parts(); ++part) {
+    const uint32_t begin = work.first_maps ? 0 : 1;
+    if (!work.first_maps) each(0, take);
+    else if (work.initial) each_of(work.initial + sequence.state_at(kv_bh), take);
+    if constexpr (delta) load(begin);
+    for (uint32_t part = begin; part < sequence.parts(); ++part) {
         if constexpr (delta) {
             apply_matrix(x, s.map, part, sequence.parts(), row, own, load);
         } else {

@@ -29,7 +29,8 @@ struct Work {
     // Of packed sequences, [parts, state_heads]: whether the split behind a part starts from the state behind it; null:
     // all splits of heads that take the maps do.
     int* starts;
-    bool making;  // this launch makes A and B, and no outputs
+    bool making;      // this launch makes A and B, and no outputs
+    bool first_maps;  // the first part has A too; the scan starts from `initial`
     uint32_t finer, columns, rows, identity_blocks, state_heads;
     // Packed sequences: N, g, beta and the tensors are those of all of them together; chunks, splits, bound and finer
     // are not used. `walks` are those of this launch, each with so many thread blocks.
@@ -67,10 +68,10 @@ struct Sequence {
         if constexpr (packed) part += walk().first_part;
         return work.B + (int64_t{part} * work.state_heads + kv_bh) * work.dk * work.dv;
     }
-    // The first part of a sequence has none.
+    // The first part of a sequence has none, but with first_maps, where work.A is that of the second one.
     __device__ __forceinline__ float* A_of(uint32_t part, uint32_t kv_bh) const {
         if constexpr (packed) part += walk().first_part - walk().cut;
-        return work.A + (int64_t{part - 1} * work.state_heads + kv_bh) * work.dk * static_cast<int>(work.rows);
+        return work.A + ((int64_t{part} - 1) * work.state_heads + kv_bh) * work.dk * static_cast<int>(work.rows);
     }
     __device__ __forceinline__ int* transfers_of(uint32_t kv_bh) const {
         return work.transfers + (packed ? int64_t{walk().cut} * work.state_heads : 0) + kv_bh;
@@ -169,7 +170,7 @@ struct Split {
                        ? work.final + sequence.state_at(kv_bh)
                        : nullptr;
         if (!identity(work)) return sequence.B_of(index, kv_bh);
-        return index > 0 ? sequence.A_of(index, kv_bh) : nullptr;
+        return index > 0 || work.first_maps ? sequence.A_of(index, kv_bh) : nullptr;
     }
     __device__ __forceinline__ int width(const Work& work) const {
         return identity(work) ? static_cast<int>(work.rows) : work.dv;

@@ -176,6 +176,14 @@ const GatedForm& gated_form(const std::string& mode, const GatedArgs& a, bool pr
 
 void gated_portable(const GatedArgs& a, cudaStream_t stream) { gated_definition(a, stream); }
 
+void delta_hopper_maps(const GatedArgs&, bool, cudaStream_t) {}
+void delta_hopper_states(const GatedArgs& a, bool, float* after, cudaStream_t) {
+    if (!after) return;
+    const GatedCall c = gated_call(a);
+    give(linear_attention(c.q, c.k, c.v, c.options).state, after);
+}
+void delta_hopper_outputs(const GatedArgs& a, bool, cudaStream_t stream) { gated_definition(a, stream); }
+
 void gated_gradient(const GatedGradArgs& a, cudaStream_t) {
     const GatedArgs& in = a.in;
     const GatedCall c = gated_call(in);

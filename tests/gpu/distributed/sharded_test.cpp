@@ -54,7 +54,9 @@ void on_one_gpu(const GatedInputs& in, GatedCall& call, int p, const Starts& sta
             if (a.g) g = gates_of_part(*in.options.log_decay, first, n), a.g = g.as<float>();
             if (a.beta) beta = gates_of_part(*in.options.beta, first, n), a.beta = beta.as<float>();
             settle();
-            gpu::sharded::GatedTokens part(a, "chunkwise", stream);
+            const bool in_steps =
+                exchange == "all-scan" && gpu::sharded::GatedTokens::has_steps("chunkwise", call.args);
+            gpu::sharded::GatedTokens part(a, "chunkwise", stream, {}, in_steps);
             const gpu::sharded::SharedSequences sequences({}, in.v.shape()[0], in.v.shape()[1], starts.back());
             gpu::sharded::forward(comm, sequences, starts, part, causeway::sharded::exchanges()[exchange].exchange,
                                   call.args.state, last.as<float>());
