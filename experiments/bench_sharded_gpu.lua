@@ -5,15 +5,19 @@
 --
 --   --length 131072 --heads 32 --dim 128  standard normal, keys of length 1, BFloat16, one batch
 --   --queries 32768 --softmax 16          of softmax attention the length and the heads
+--   --exchange auto                       what processes exchange: auto, ring, all-scan, all-gather, heads; several too
+--   --whole                               every process has the whole tensors, not its part of them alone
 --   --rounds 9                            the median is shown
 --
 -- Method: every process has its own part of the tensors (sharded = true), on its GPU. A time is the report's: that of
--- the slowest process from the first kernel to the last, with what is moved between them. "waiting" and "sent" are the
--- last round's. That the results are right is a test (tests/gpu/distributed/processes.lua).
+-- the slowest process from the first kernel to the last, with what is moved between them, but of whole tensors without
+-- giving every process the results of all. "waiting" and "sent" are the last round's. That the results are right is a
+-- test (tests/gpu/distributed/processes.lua).
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { length = 131072, queries = 32768, heads = 32,
-  softmax = 16, dim = 128, rounds = 9 }, { length = { 1 }, queries = { 1 }, heads = { 1 },
-  softmax = { 1 }, dim = { 1 }, rounds = { 1 } })
+  softmax = 16, dim = 128, rounds = 9, exchange = { "auto" }, whole = false }, { length = { 1 }, queries = { 1 },
+  heads = { 1 }, softmax = { 1 }, dim = { 1 }, rounds = { 1 },
+  exchange = { "auto", "ring", "all-scan", "all-gather", "heads" } })
 local there, why = has_gpu()
 if not there then
   print("nothing is measured: " .. why)
@@ -21,7 +25,9 @@ if not there then
 end
 
 local p, h, d = mpi_size(), options.heads, options.dim
-local n, m = options.length // p, options.queries // p
+local parts = not options.whole
+local n, m = options.length // (parts and p or 1), options.queries // (parts and p or 1)
+seed(parts and mpi_rank() or 0)
 local function bf16(x) return x:bf16():gpu() end
 local q, k, v = bf16(randn(1, h, n, d)), bf16(l2norm(randn(1, h, n, d))), bf16(randn(1, h, n, d))
 local g, beta = (-0.1 * rand(1, h, n)):f32():gpu(), rand(1, h, n):f32():gpu()
@@ -29,10 +35,9 @@ local function softmax_input() return bf16(randn(1, options.softmax, m, d)) end
 local a, b, c = softmax_input(), softmax_input(), softmax_input()
 local slopes = {} -- ALiBi's
 for i = 1, h do slopes[i] = math.exp(-2 ^ (-8 * i / h)) end
-local delta = { update = "gated_delta", log_decay = g, beta = beta, sharded = true }
 
 local rows = {}
-local function row(name, call)
+local function row(name, exchange, call)
   local times, report = {}, nil
   for i = 1, options.rounds do
     local results = table.pack(call())
@@ -41,20 +46,36 @@ local function row(name, call)
   end
   table.sort(times)
   local median = times[(#times + 1) // 2]
-  rows[#rows + 1] = { call = name, time = median, waiting = report.communication, sent = report.bytes }
+  rows[#rows + 1] = { call = name, exchange = report.exchange or exchange, time = median,
+    waiting = report.communication, sent = report.bytes }
 end
-row("causal_linear_attention, 0-1 mask", function() return causal_linear_attention(q, k, v, { sharded = true }) end)
-row("causal_linear_attention, decays", function()
-  return causal_linear_attention(q, k, v, { sharded = true, decay = slopes })
-end)
-row("linear_attention, gated_delta", function() return linear_attention(q, k, v, delta) end)
-row("its gradient", function() return linear_attention_grad(q, k, v, v, delta) end)
-row("softmax_attention, causal", function() return softmax_attention(a, b, c, { sharded = true }) end)
+for _, exchange in ipairs(options.exchange) do
+  local function with(more)
+    local out = { exchange = exchange }
+    if parts then out.sharded = true else out.engine = "nccl" end
+    for key, value in pairs(more) do out[key] = value end
+    return out
+  end
+  local gated_delta = with { update = "gated_delta", log_decay = g, beta = beta }
+  local rings = exchange == "auto" or exchange == "ring" or exchange == "heads" -- what is not a scan of states
+  row("causal_linear_attention, 0-1 mask", exchange, function() return causal_linear_attention(q, k, v, with {}) end)
+  row("causal_linear_attention, decays", exchange, function()
+    return causal_linear_attention(q, k, v, with { decay = slopes })
+  end)
+  row("linear_attention, delta", exchange, function()
+    return linear_attention(q, k, v, with { update = "delta", beta = beta })
+  end)
+  row("linear_attention, gated_delta", exchange, function() return linear_attention(q, k, v, gated_delta) end)
+  if rings then
+    row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, gated_delta) end)
+    row("softmax_attention, causal", exchange, function() return softmax_attention(a, b, c, with {}) end)
+  end
+end
 
 print(tostring(machine()))
 display(text_table(rows, {
   title = string.format("%d process%s with a GPU each: N = %d, %d heads (softmax %d, %d), d = %d, BFloat16", p,
-    p == 1 and "" or "es", n * p, h, m * p, options.softmax, d),
-  columns = { { key = "call" }, { key = "time", unit = "seconds" }, { key = "waiting", unit = "seconds" },
+    p == 1 and "" or "es", n * (parts and p or 1), h, m * (parts and p or 1), options.softmax, d),
+  columns = { { key = "call" }, { key = "exchange" }, { key = "time", unit = "seconds" }, { key = "waiting", unit = "seconds" },
     { key = "sent", unit = "bytes" } },
 }))

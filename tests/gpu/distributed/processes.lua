@@ -146,6 +146,9 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
       local name = ("%s %s %d, N = %d"):format(type, rule.update, i, N)
       compare(name, bound, N, linear, { q, k, v }, options_of(rule, { state = state }))
       compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, rule)
+      for _, exchange in ipairs { "ring", "all-scan", "all-gather" } do
+        compare(name, bound, N, linear, { q, k, v }, options_of(rule, { state = state }), exchange)
+      end
       if rule.log_decay == strong or rule.log_decay == channels then check_sent(name, { q, k, v, dO }, rule) end
     end
     for _, decay in ipairs { 1, 0.9, 0.9999 } do
