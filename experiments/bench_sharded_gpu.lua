@@ -29,7 +29,9 @@ local parts = not options.whole
 local n, m = options.length // (parts and p or 1), options.queries // (parts and p or 1)
 seed(parts and mpi_rank() or 0)
 local function bf16(x) return x:bf16():gpu() end
-local q, k, v = bf16(randn(1, h, n, d)), bf16(l2norm(randn(1, h, n, d))), bf16(randn(1, h, n, d))
+local x = randn(1, h, n, d)
+local q, k = bf16(x), bf16(l2norm(x))
+local v = bf16(randn(1, h, n, d))
 local g, beta = (-0.1 * rand(1, h, n)):f32():gpu(), rand(1, h, n):f32():gpu()
 local function softmax_input() return bf16(randn(1, options.softmax, m, d)) end
 local a, b, c = softmax_input(), softmax_input(), softmax_input()
@@ -46,7 +48,8 @@ local function row(name, exchange, call)
   end
   table.sort(times)
   local median = times[(#times + 1) // 2]
-  rows[#rows + 1] = { call = name, exchange = report.exchange or exchange, time = median,
+  if exchange == "auto" then exchange = "auto: " .. report.algorithm end
+  rows[#rows + 1] = { call = name, exchange = exchange, time = median,
     waiting = report.communication, sent = report.bytes }
 end
 for _, exchange in ipairs(options.exchange) do
@@ -75,7 +78,7 @@ end
 print(tostring(machine()))
 display(text_table(rows, {
   title = string.format("%d process%s with a GPU each: N = %d, %d heads (softmax %d, %d), d = %d, BFloat16", p,
-    p == 1 and "" or "es", n * (parts and p or 1), h, m * (parts and p or 1), options.softmax, d),
-  columns = { { key = "call" }, { key = "exchange" }, { key = "time", unit = "seconds" }, { key = "waiting", unit = "seconds" },
-    { key = "sent", unit = "bytes" } },
+    p == 1 and "" or "es", options.length, h, options.queries, options.softmax, d),
+  columns = { { key = "call" }, { key = "exchange" }, { key = "time", unit = "seconds" },
+    { key = "waiting", unit = "seconds" }, { key = "sent", unit = "bytes" } },
 }))

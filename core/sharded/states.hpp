@@ -114,6 +114,9 @@ public:
     // addresses, leaves A S + B where dS will be, and may keep what backs else makes from S once more.
     virtual void forths(Stops, const T* S, T* dS) = 0;
     virtual void backs(Stops, const T* S, T* dS) = 0;
+    // Whether backs may leave the states after the tokens at `after` too, for less than forths takes.
+    virtual bool backs_have_states() const { return false; }
+    virtual void backs(Stops stops, const T* S, T* dS, T* /*after*/) { backs(stops, S, dS); }
     virtual Index kept(Index i) const = 0;  // numbers from forths to backs, for state i
     virtual Work forth_work(Index i) const = 0;
     virtual Work back_work(Index i) const = 0;  // of both
@@ -745,9 +748,12 @@ std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>
     Room<T> before(comm, Held::state, n * size), behind(comm, Held::state, n * size),
         state(comm, Held::state, n * size), handed_on(comm, Held::state, n * size),
         handed_back(comm, Held::state, n * size);
+    const bool at_once = part.backs_have_states();
+    Room<T> after(comm, Held::state, at_once ? n * size : 0);
     const auto at = [size](Room<T>& x, Index k) { return x.data() + k * size; };
     const auto keep = [&](Index count) { comm.memory.add(Held::state, count, comm.bytes_of(sizeof(T))); };
-    std::vector<Transfer> came, came_back, sent;
+    // At the first stop of a message.
+    std::vector<Transfer> came(static_cast<std::size_t>(n)), came_back(static_cast<std::size_t>(n)), sent;
     each_block(z, [&](Index from, Index to) {
         each_where(z, from, to, goes_on,
                    [&](Index a, Index b) { part.last_tokens(stops_of(z, a, b), at(handed_on, a)); });
@@ -755,19 +761,23 @@ std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>
                    [&](Index a, Index b) { part.first_tokens(stops_of(z, a, b), at(handed_back, a)); });
     });
     // All at once: neighbours send to each other, and on a GPU a message waits for those before it.
-    for (Index k = 0; k < n; ++k) {
-        if (z[k].after) sent.push_back(comm.send(at(handed_on, k), size, comm.rank() + 1));
-        if (z[k].before) sent.push_back(comm.send(at(handed_back, k), size, comm.rank() - 1));
-        came.push_back(z[k].before ? comm.receive(at(before, k), size, comm.rank() - 1) : Transfer{});
-        came_back.push_back(z[k].after ? comm.receive(at(behind, k), size, comm.rank() + 1) : Transfer{});
-    }
+    const auto trade = [&](Index k, Index end, int with, Room<T>& mine, Room<T>& theirs, std::vector<Transfer>& come) {
+        sent.push_back(comm.send(at(mine, k), (end - k) * size, with));
+        come[static_cast<std::size_t>(k)] = comm.receive(at(theirs, k), (end - k) * size, with);
+    };
+    each_message(
+        z, 0, n, [&](Index k) { return z[k].after; },
+        [&](Index a, Index b) { trade(a, b, comm.rank() + 1, handed_on, behind, came_back); });
+    each_message(
+        z, 0, n, [&](Index k) { return z[k].before; },
+        [&](Index a, Index b) { trade(a, b, comm.rank() - 1, handed_back, before, came); });
     comm.start();
     begin_states(comm, z, part, 0, n, before.data());
     each_where(z, 0, n, ends, [&](Index a, Index b) { part.last_gradients(stops_of(z, a, b), at(behind, a)); });
 
     std::vector<char> differ(static_cast<std::size_t>(n));
-    const auto look = [&](Index a, Index b, Room<T>& handed) {
-        const std::vector<char> said = part.differ(stops_of(z, a, b), at(state, a), at(handed, a));
+    const auto look = [&](Index a, Index b, Room<T>& is, Room<T>& handed) {
+        const std::vector<char> said = part.differ(stops_of(z, a, b), at(is, a), at(handed, a));
         for (std::size_t k = 0; k < said.size(); ++k) differ[static_cast<std::size_t>(a) + k] |= said[k];
     };
     each_block(z, [&](Index from, Index to) {
@@ -775,13 +785,19 @@ std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>
             came[static_cast<std::size_t>(k)].wait(), came_back[static_cast<std::size_t>(k)].wait();
             keep(part.kept(z[k].state));
         }
-        each_where(z, from, to, goes_on, [&](Index a, Index b) {
-            part.forths(stops_of(z, a, b), at(before, a), at(state, a));
-            look(a, b, handed_on);
-        });
+        if (!at_once)
+            each_where(z, from, to, goes_on, [&](Index a, Index b) {
+                part.forths(stops_of(z, a, b), at(before, a), at(state, a));
+                look(a, b, state, handed_on);
+            });
         part.copy(at(behind, from), (to - from) * size, at(state, from));
-        part.backs(stops_of(z, from, to), at(before, from), at(state, from));
-        each_where(z, from, to, arrives, [&](Index a, Index b) { look(a, b, handed_back); });
+        if (at_once) {
+            part.backs(stops_of(z, from, to), at(before, from), at(state, from), at(after, from));
+            each_where(z, from, to, goes_on, [&](Index a, Index b) { look(a, b, after, handed_on); });
+        } else {
+            part.backs(stops_of(z, from, to), at(before, from), at(state, from));
+        }
+        each_where(z, from, to, arrives, [&](Index a, Index b) { look(a, b, state, handed_back); });
         each_where(z, from, to, begins,
                    [&](Index a, Index b) { part.first_gradients(stops_of(z, a, b), at(state, a)); });
         for (Index k = from; k < to; ++k) keep(-part.kept(z[k].state));

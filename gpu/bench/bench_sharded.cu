@@ -243,10 +243,10 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
             const Exchange exchange = c.exchange                        ? *c.exchange
                                       : (c.causal && kept > 0) || steps ? Exchange::all_scan
                                                                         : Exchange::ring;
-            const Starts starts = c.back                       ? gpu::sharded::backward_starts(N, p, 64)
-                                  : exchange == Exchange::ring ? gpu::sharded::waiting_starts(N, p, 64, heads, kept)
-                                  : steps                      ? gpu::sharded::stepped_starts(N, p, 64)
-                                                               : gpu::sharded::scanned_starts(N, p, 64);
+            const bool scanned = c.causal && exchange != Exchange::ring;
+            const Starts starts = c.back    ? gpu::sharded::backward_starts(N, p, 64, true)
+                                  : scanned ? gpu::sharded::scanned_starts(N, p, 64)
+                                            : gpu::sharded::waiting_starts(N, p, 64, heads, kept);
             const gpu::sharded::SharedSequences sequences({}, 1, heads, N);
             const Index first = starts[r], tokens = starts[r + 1] - first;
             const Strides s = contiguous(heads, N, width);

@@ -61,8 +61,11 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
     return Plan(a.in).bytes();
 }
 
+bool gated_gradient_has_state(const GatedGradArgs& a) { return gated_heads_gradient_takes(a); }
+
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     check(a);
+    if (a.after && !gated_gradient_has_state(a)) fail(name, ": after: given, expected none for this call");
     if (gated_heads_gradient_takes(a)) return gated_heads_gradient(a, stream);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient(a, stream);
     const Plan plan(a.in);

@@ -25,4 +25,7 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 // returns; may be captured into a CUDA graph. Throws Error on bad arguments.
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream);
 
+// Whether the call also gives the state after the last token, a.after.
+bool gated_gradient_has_state(const GatedGradArgs& a);
+
 }  // namespace causeway::gpu

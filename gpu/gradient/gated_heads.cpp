@@ -248,6 +248,7 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     all.gates = at + plan.gates;
     all.boundaries = reinterpret_cast<std::uint32_t*>(at + plan.boundaries), all.every = static_cast<int>(plan.each);
     all.between = floats(plan.between);
+    all.after = a.after;
     all.dg = a.dg, all.dbeta = a.dbeta, all.dstate_in = given, all.dstate_out = a.dstate;
     all.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
     if (plan.parts == 1) run_whole(maps, part_of(plan, all, at, 0), stream);

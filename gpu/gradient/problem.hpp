@@ -17,6 +17,8 @@ struct GatedGradArgs {
     float* dbeta = nullptr;        // like beta; null where beta is
     float* dstate =
         nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
+    float* after =
+        nullptr;  // like state: that after the last token, where the kernels have it (gated.hpp); null: dropped
 
     Strides of_dq() const { return dq_stride.token > 0 ? dq_stride : in.q_stride; }
     Strides of_dk() const { return dk_stride.token > 0 ? dk_stride : in.k_stride; }

@@ -55,12 +55,6 @@ Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
     return weighted_starts(N, p, unit, 1.0 / 6, 1.0 / 5);
 }
 
-Starts stepped_starts(std::int64_t N, int p, std::int64_t unit) {
-    // A chunk of the outputs, and for the maps two without them at 0.7 of its time (gpu/gated/delta/plan.cpp); the last
-    // rank makes none of the last quarter of its tokens, being cut into four where a GPU has 32 heads.
-    return weighted_starts(N, p, unit, 1 / 2.4, 1 / 2.05);
-}
-
 SharedSequences::SharedSequences(const std::vector<Index>& cu_seqlens, Index batch, Index of_heads, Index N)
     : list{{0, 0, N}}, heads(batch * of_heads), packed(!cu_seqlens.empty()) {
     if (!packed) return;

@@ -39,9 +39,6 @@ Starts weighted_starts(std::int64_t N, int p, std::int64_t unit, double of_other
 // a method's two steps.
 Starts scanned_starts(std::int64_t N, int p, std::int64_t unit);
 
-// The same where k and v make maps with the delta rule, in steps.
-Starts stepped_starts(std::int64_t N, int p, std::int64_t unit);
-
 // The way of the states of `tokens`, which are those that starts gives the rank.
 Route route_of(const Communicator& comm, const Tokens& tokens, const SharedSequences& sequences, const Starts& starts,
                Exchange exchange);

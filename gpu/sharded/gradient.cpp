@@ -28,6 +28,14 @@ public:
                   [&](Span of, Index before) { grad_tokens_.back(of, S + before * size(), dS + before * size()); });
     }
 
+    bool backs_have_states() const override { return grad_tokens_.has_states(); }
+    void backs(Stops stops, const float* S, float* dS, float* after) override {
+        each_span(stops, [&](Span of, Index before) {
+            const Index at = before * size();
+            grad_tokens_.back(of, S + at, dS + at, after + at);
+        });
+    }
+
     bool may_forget_both_ways() const override { return grad_tokens_.gates(); }
     std::vector<char> forgets_both_ways(Stops stops) override {
         reach_ = tokens_.reach(From::end), first_reach_ = tokens_.reach(From::start);
@@ -60,19 +68,25 @@ private:
 
 }  // namespace
 
-void GatedGradTokens::back(Span states, const float* S, float* dS) {
+bool GatedGradTokens::has_states() const {
+    // Where a part has no tokens no kernel runs.
+    return N_ > 0 && !is_packed() && gated_gradient_has_state(args_);
+}
+
+void GatedGradTokens::back(Span states, const float* S, float* dS, float* after) {
     each_block(states, [&](const Block& block, std::int64_t before) {
-        back(block, block.tokens, S + before * elements(), dS + before * elements());
+        const std::int64_t at = before * elements();
+        back(block, block.tokens, S + at, dS + at, after ? after + at : nullptr);
     });
 }
 
 void GatedGradTokens::back_of_first(Span states, std::int64_t n, const float* S, float* dS) {
     each_block(states, [&](const Block& block, std::int64_t before) {
-        back(block, {block.tokens.first, n}, S + before * elements(), dS + before * elements());
+        back(block, {block.tokens.first, n}, S + before * elements(), dS + before * elements(), nullptr);
     });
 }
 
-void GatedGradTokens::back(const Block& block, Span tokens, const float* S, float* dS) {
+void GatedGradTokens::back(const Block& block, Span tokens, const float* S, float* dS, float* after) {
     if (tokens.n == 0) return;
     GatedGradArgs a = args_;
     GatedArgs& in = a.in;
@@ -93,7 +107,7 @@ void GatedGradTokens::back(const Block& block, Span tokens, const float* S, floa
     };
     a.dg = gradient_of_gates(a.dg, in.gates, dg), a.dbeta = gradient_of_gates(a.dbeta, 1, dbeta);
     in.state = const_cast<float*>(S);  // the backward pass does not change it
-    a.dstate = dS;
+    a.dstate = dS, a.after = after;
     const Buffer workspace(gated_gradient_workspace(a), stream_);
     in.workspace = {workspace.data(), workspace.bytes()};
     gated_gradient(a, stream_);
@@ -108,9 +122,9 @@ void GatedGradTokens::back(const Block& block, Span tokens, const float* S, floa
     give(dg, args_.dg, in.gates), give(dbeta, args_.dbeta, 1);
 }
 
-Starts backward_starts(std::int64_t N, int p, std::int64_t unit) {
+Starts backward_starts(std::int64_t N, int p, std::int64_t unit, bool has_states) {
     // The state alone takes an eighth of the time of the gradients (gated delta rule, 32 heads, N = 131072).
-    return weighted_starts(N, p, unit, 8.0 / 9, 1);
+    return weighted_starts(N, p, unit, has_states ? 1 : 8.0 / 9, 1);
 }
 
 void backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,

@@ -15,21 +15,22 @@ public:
         : GatedTokens(args.in, std::move(mode), stream, std::move(packed)), args_(args) {}
 
     // Of some states, from S before their tokens: dS arrives with respect to the states after them, and is left with
-    // respect to S.
-    void back(Span states, const float* S, float* dS);
+    // respect to S. after: those states too, where has_states() says so; null: dropped.
+    void back(Span states, const float* S, float* dS, float* after = nullptr);
+    bool has_states() const;
     // The same of their first n tokens alone, without the gradients of gates and steps; where sequences are packed, of
     // heads of one.
     void back_of_first(Span states, std::int64_t n, const float* S, float* dS);
 
 private:
-    void back(const Block&, Span tokens, const float* S, float* dS);
+    void back(const Block&, Span tokens, const float* S, float* dS, float* after);
 
     GatedGradArgs args_;
 };
 
 // Parts in whole `unit`s of tokens for ranks that are to finish together: all but the last one also make the state
-// after their tokens.
-Starts backward_starts(std::int64_t N, int p, std::int64_t unit);
+// after their tokens, unless the backward pass has it.
+Starts backward_starts(std::int64_t N, int p, std::int64_t unit, bool has_states);
 
 // Gradients of the rank's tokens. last_gradients, as states: what arrives at the last ones, null: zeros;
 // first_gradients are written by the ranks that have the first tokens. Queued as forward() is.

@@ -218,10 +218,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const bool in_steps = !by_heads && o.cu_seqlens.empty() &&
                           sharded::on_all(workers, n.N == 0 || sharded::GatedTokens::has_steps(o.mode, call.args));
     const Chosen chosen = chosen_for(sharding, in_steps, n.gates > 0);
-    const bool balanced = chosen.exchange == "all-scan" && in_steps && n.gates == 0;
-    const Starts starts = balanced && !workers.parts && sharding.sizes.empty()
-                              ? sharded::stepped_starts(n.N, workers.p, unit)
-                              : sharded::starts_of(workers, sharding, n.N, unit);
+    const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);
     const SharedSequences sequences(o.cu_seqlens, n.batch, n.heads, starts.back());
     const causeway::sharded::Exchange exchange = causeway::sharded::exchanges()[chosen.exchange].exchange;
     std::atomic<bool> went_round{false};  // a scan

@@ -181,6 +181,12 @@ Tensor sum_of_parts(const Sharding& sharding, const Tensor& x, cudaStream_t stre
     return Tensor(sum, stream);
 }
 
+// Whether the backward pass has the states after the last tokens (gated_gradient_has_state), as far as every process
+// knows it before the call.
+bool has_states(const Tensor& q, const causeway::gated::Sizes& n, const LinearOptions& o) {
+    return q.dtype() == DType::bf16 && causeway::gated::has_delta(n.update) && n.gates <= 1 && o.cu_seqlens.empty();
+}
+
 }  // namespace
 
 ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
@@ -212,7 +218,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     sharded::agree(workers, distributed::Call::gpu_linear_grad, given, values, sharding.sizes, o.stream);
     const bool given_parts = workers.parts || !sharding.sizes.empty();
     const Starts starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
-                                      : sharded::backward_starts(n.N, workers.p, sharded::unit);
+                                      : sharded::backward_starts(n.N, workers.p, sharded::unit, has_states(q, n, o));
     GradientCall x{q,
                    k,
                    v,

@@ -132,6 +132,7 @@ struct Forward {
         }
         record(p.chunks, false);
         if (!p.ends_splits()) state.store_raw(p.between + blockIdx.x * raw_floats);
+        if (p.ends_splits() && at.is_last) state.store(p, at, p.after, at.bh);
         if (p.ends_splits() && !are_finite(state.s)) *p.not_finite = 1;
         if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();
     }

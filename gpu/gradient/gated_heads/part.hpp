@@ -52,6 +52,7 @@ struct Part {
     // Of heads with several splits: the state behind each and the gradient of the state before each, [splits, dk, dv],
     // and the matrix A of each as a map of the state, [splits, R, R], R = map_rows().
     float *S_behind, *E_before, *A;
+    float* after;  // the state after the last chunk; null: dropped
     float* dg;
     float* dbeta;
     int* not_finite;  // becomes 1 where a state or its gradient is not finite

@@ -198,6 +198,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t) {
     if (a.dg) give(*g.dlog_decay, a.dg);
     if (a.dbeta) give(*g.dbeta, a.dbeta);
     if (a.dstate) give(g.dstate, a.dstate);
+    if (a.after) give(linear_attention(c.q, c.k, c.v, c.options).state, a.after);
 }
 
 // ---- causal linear attention ----

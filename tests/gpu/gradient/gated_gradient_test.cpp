@@ -21,7 +21,7 @@ Tensor drawn(const Shape& shape, unsigned seed, DType type) {
 
 struct GradientCall {
     GatedCall in;
-    gpu::Tensor dO, dq, dk, dv, dg, dbeta, dstate;
+    gpu::Tensor dO, dq, dk, dv, dg, dbeta, dstate, after;
     gpu::GatedGradArgs args;
 
     GradientCall(const GatedInputs& x, const Tensor& dO_, const Tensor* last, DType type, Index pad)
@@ -33,6 +33,9 @@ struct GradientCall {
         if (x.options.log_decay) dg = gpu::Tensor(DType::f32, in.g.shape()), args.dg = dg.as<float>();
         if (x.options.beta) dbeta = gpu::Tensor(DType::f32, in.beta.shape()), args.dbeta = dbeta.as<float>();
         if (last) dstate = gpu::Tensor(last->to(DType::f32).copy()), args.dstate = dstate.as<float>();
+        if (!gpu::gated_gradient_has_state(args)) return;
+        const Shape &ks = x.k.shape(), &vs = x.v.shape();
+        after = gpu::Tensor(DType::f32, {ks[0], ks[1], ks[3], vs[3]}), args.after = after.as<float>();
     }
     void run() {
         in.give_workspace(gpu::gated_gradient_workspace(args));
@@ -62,6 +65,7 @@ void gradient_agrees(const GatedCase& c, const GatedInputs& inputs, DType type, 
     if (c.gated()) CHECK(relative_error(call.dg.cpu(), *want.dlog_decay) <= wide_bound);
     if (c.delta()) CHECK(relative_error(call.dbeta.cpu(), *want.dbeta) <= wide_bound);
     if (c.state) CHECK(relative_error(call.dstate.cpu(), want.dstate) <= (rounds ? wide_bound : 1e-5));
+    if (call.args.after) CHECK(relative_error(call.after.cpu(), oracle(exact).state) <= wide_bound);
 }
 
 void gradient_agrees(const GatedCase& c, DType type, Index pad = 0) { gradient_agrees(c, gated_inputs(c), type, pad); }
