@@ -147,6 +147,9 @@ const std::map<std::string, void*>& functions() {
                       return ncclSuccess;
                   }),
         STANDS_IN(ncclCommInitAll, World::begin),
+        // Processes have a GPU each.
+        STANDS_IN(ncclGetUniqueId, [](ncclUniqueId*) { return ncclInvalidUsage; }),
+        STANDS_IN(ncclCommInitRank, [](ncclComm_t*, int, ncclUniqueId, int) { return ncclInvalidUsage; }),
         STANDS_IN(ncclCommAbort, World::end),
         STANDS_IN(ncclCommDestroy, World::end),
         STANDS_IN(ncclCommGetAsyncError,
