@@ -96,6 +96,16 @@ local function check_sent(name, tensors, rule)
   end
 end
 
+-- Which exchange a call takes where none is asked for.
+local function check_exchange(name, tensors, rule, want)
+  local on, o = {}, { engine = "nccl" }
+  for i = 1, 3 do on[i] = tensors[i]:gpu() end
+  for k, x in pairs(rule) do o[k] = type(x) == "userdata" and x:gpu() or x end
+  local _, _, report = linear_attention(on[1], on[2], on[3], o)
+  checks = checks + 1
+  if report.algorithm ~= want then error(("%s went by %s, not by %s"):format(name, report.algorithm, want)) end
+end
+
 local function linear(x, o)
   local O, state = linear_attention(x[1], x[2], x[3], o)
   return { O = O, state = state }
@@ -148,6 +158,10 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
       compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, rule)
       for _, exchange in ipairs { "ring", "all-scan", "all-gather" } do
         compare(name, bound, N, linear, { q, k, v }, options_of(rule, { state = state }), exchange)
+      end
+      -- Heads that do not forget go in steps, which kernels on tensor cores have.
+      if rule.beta and (not rule.log_decay or rule.log_decay == weak) then
+        check_exchange(name, { q, k, v }, rule, type == "bf16" and "all-scan" or "ring")
       end
       if rule.log_decay == strong or rule.log_decay == channels then check_sent(name, { q, k, v, dO }, rule) end
     end
