@@ -215,7 +215,9 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     const int home = sharded::current_device();
     sharded::agree(workers, distributed::Call::gpu_linear, sharded::given_of(n, o, sharding, workers),
                    sharded::compared(q, k, v, call, o), sharding.sizes, o.stream);
-    const bool in_steps = !by_heads && o.cu_seqlens.empty() &&
+    // What all processes know is asked first.
+    const bool in_steps = !by_heads && o.cu_seqlens.empty() && causeway::gated::has_delta(n.update) &&
+                          q.dtype() != DType::f32 &&
                           sharded::on_all(workers, n.N == 0 || sharded::GatedTokens::has_steps(o.mode, call.args));
     const Chosen chosen = chosen_for(sharding, in_steps, n.gates > 0);
     const Starts starts = sharded::starts_of(workers, sharding, n.N, unit);

@@ -9,9 +9,8 @@ namespace {
 
 // Some of the kernels of a call; work.initial and work.final as they are to be.
 void launch_some(const GatedArgs& a, const Plan& p, Work work, Launched which, cudaStream_t stream) {
-    const uint32_t with_outputs = static_cast<uint32_t>(p.with_outputs());
-    work.chunks = p.bound.back(),
-    work.splits = which.maps || which.scan ? static_cast<uint32_t>(p.splits()) : with_outputs;
+    work.chunks = p.bound.back();
+    work.splits = static_cast<uint32_t>(which.maps || which.scan ? p.splits() : p.with_outputs());
     work.finer = static_cast<uint32_t>(p.finer);
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     const Maps maps = maps_of(a);

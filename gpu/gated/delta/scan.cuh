@@ -36,8 +36,8 @@ __device__ __forceinline__ float gates_of(const Sequence<packed>& sequence, uint
 }
 
 // B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, from S_0 = B_0 or, with first_maps, from `initial`
-// before part 0. A thread block has 16 columns of a
-// head's states, a thread a row of 8 of them; without the delta rule A is a number.
+// before part 0. A thread block has 16 columns of a head's states, a thread a row of 8 of them; without the delta rule
+// A is a number.
 template <int R, bool delta, bool packed>
 __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Work work) {
     extern __shared__ __align__(16) unsigned char raw[];
