@@ -320,6 +320,10 @@ inline bool begins(const Stop& s) { return !s.before; }
 inline bool arrives(const Stop& s) { return s.before; }
 inline bool ends(const Stop& s) { return !s.after; }
 inline bool goes_on(const Stop& s) { return s.after; }
+inline bool passes(const Stop& s) { return s.before && s.after; }
+inline bool any_stop(const Route& z, bool (*which)(const Stop&)) {
+    return std::any_of(z.stops.begin(), z.stops.end(), which);
+}
 
 // The outputs of stops whose states are there, and the states after them, which replace them.
 template <class T>
@@ -494,23 +498,22 @@ void by_scanning(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     Room<T> maps(comm, Held::state, n * (size + z.carry)), next(comm, Held::state, n * size);
     T *const B = maps.data(), *const A = entry(maps.data(), n, size);
     std::vector<Transfer> sent;
-    const auto passes = [&](Index k) { return z[k].before && z[k].after; };
-    const auto some = [&](bool (*which)(const Stop&)) { return std::any_of(z.stops.begin(), z.stops.end(), which); };
-    const bool some_go_on = some(goes_on), some_pass = some([](const Stop&x) { return x.before && x.after; });
+    const auto is_passed = [&](Index k) { return passes(z[k]); };
+    const bool some_go_on = any_stop(z, goes_on), some_pass = any_stop(z, passes);
     each_block(z, [&](Index from, Index to) {
         make_maps(comm, z, part, from, to, states, B, A, [](Index k) { return k; });
         if (!some_pass) send_on(comm, z, from, to, B, sent, all_of_them);
     });
     each_block(z, [&](Index from, Index to) {
         fetch(comm, z, from, to, states);
-        each_piece(from, to, to - from, passes, [&](Index a, Index b, bool is) {
+        each_piece(from, to, to - from, is_passed, [&](Index a, Index b, bool is) {
             if (is && works(comm, a, b, [&](Index) { return apply_work(z); }))
                 part.applies(z, b - a, A + a * z.carry, B + a * size, states + a * size, next.data() + a * size);
         });
         if (!some_go_on) run(comm, z, part, from, to, states);
         if (!some_pass) return;
         // Of stops that are alike all pass or none.
-        each_piece(from, to, to - from, passes,
+        each_piece(from, to, to - from, is_passed,
                    [&](Index a, Index b, bool is) { send_on(comm, z, a, b, is ? next.data() : B, sent, all_of_them); });
     });
     if (some_go_on) each_block(z, [&](Index from, Index to) { run(comm, z, part, from, to, states); });
@@ -523,8 +526,7 @@ void by_steps(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     Room<T> after(comm, Held::state, z.count() * z.elements);
     std::vector<Transfer> sent;
     const auto at = [&](T* all, Index k) { return entry(all, k, z.elements); };
-    const auto some = [&](bool (*which)(const Stop&)) { return std::any_of(z.stops.begin(), z.stops.end(), which); };
-    const bool some_arrive = some(arrives), some_go_on = some(goes_on);
+    const bool some_arrive = any_stop(z, arrives), some_go_on = any_stop(z, goes_on);
     const auto hand_on = [&](Index from, Index to) {
         each_where(z, from, to, goes_on, [&](Index a, Index b) {
             part.copy(at(states, a), (b - a) * z.elements, at(after.data(), a));

@@ -91,20 +91,29 @@ void share_states(QueuedCommunicator& comm, const States& of, const SharedSequen
 
 constexpr const char* several = "a call on several GPUs";
 
-// The rank's share of a call by an exchange of heads: O and the states after the last tokens.
+// The rank's share of a call by an exchange of heads: compute(q, k, v) of its heads gives O and the states after the
+// last tokens.
+template <class Compute>
+double compute_by_heads(HeadTokens& heads, const Tensor& q, const Tensor& k, const Tensor& v, const Starts& starts,
+                        const Tensor& O, const Tensor& states, Compute&& compute) {
+    const Tensor Q = heads.bring(Held::query, q, starts), K = heads.bring(Held::shard, k, starts),
+                 V = heads.bring(Held::shard, v, starts);
+    heads.is_brought();
+    decltype(compute(Q, K, V)) mine;
+    if (heads.any()) mine = compute(Q, K, V);
+    heads.is_computed();
+    heads.give(mine.O, O, starts), heads.give_states(mine.state, states);
+    return heads.is_given();
+}
+
 double linear_by_heads(QueuedCommunicator& comm, HeadTokens heads, const Tensor& q, const Tensor& k, const Tensor& v,
                        const gated::Call& call, const LinearOptions& o, const Starts& starts, const States& states,
                        const Tensor& O) {
     heads.begins();
     const LinearOptions own = sharded::of_heads(heads, call, o, states.before, starts, comm.stream());
-    const Tensor Q = heads.bring(Held::query, q, starts), K = heads.bring(Held::shard, k, starts),
-                 V = heads.bring(Held::shard, v, starts);
-    heads.is_brought();
-    LinearResult mine;
-    if (heads.any()) mine = linear_attention(Q, K, V, own);
-    heads.is_computed();
-    heads.give(mine.O, O, starts), heads.give_states(mine.state, states.after);
-    return heads.is_given();
+    return compute_by_heads(
+        heads, q, k, v, starts, O, states.after,
+        [&](const Tensor& Q, const Tensor& K, const Tensor& V) { return linear_attention(Q, K, V, own); });
 }
 
 // Heads whose decay is not forgotten within the parts.
@@ -163,14 +172,9 @@ ShardedCausalResult causal_by_heads(const Tensor& B, const Tensor& C, const Tens
         const kit::Span here = heads.here(n.heads);
         if (o.decay.size() > 1) own.decay.assign(gamma.begin() + here.first, gamma.begin() + here.first + here.n);
         if (o.state) own.state = heads.bring_states(o.state->reshape(state_shape));
-        const Tensor q = heads.bring(Held::query, B, starts), k = heads.bring(Held::shard, C, starts),
-                     v = heads.bring(Held::shard, V, starts);
-        heads.is_brought();
-        CausalResult mine;
-        if (heads.any()) mine = causal_linear_attention(q, k, v, own);
-        heads.is_computed();
-        heads.give(mine.O, out.O, starts), heads.give_states(mine.state, states);
-        return heads.is_given();
+        return compute_by_heads(
+            heads, B, C, V, starts, out.O, states,
+            [&](const Tensor& q, const Tensor& k, const Tensor& v) { return causal_linear_attention(q, k, v, own); });
     };
     const auto share = [&](QueuedCommunicator& comm) {
         of_rank(comm).share(states);

@@ -33,6 +33,12 @@ local function options_of(given, more)
   return out
 end
 
+local function on_gpu(xs)
+  local out = {}
+  for key, x in pairs(xs) do out[key] = type(x) == "userdata" and x:gpu() or x end
+  return out
+end
+
 local sequences = {}
 for _, name in ipairs { "O", "dq", "dk", "dv", "dB", "dC", "dV", "dlog_decay", "dbeta" } do sequences[name] = true end
 
@@ -48,10 +54,7 @@ end
 -- exchange of whole tensors, on parts, of which those that are as long as the sequence are joined.
 local function compare(name, bound, N, call, tensors, options, only)
   if not name:find(wanted) then return end
-  local on = {}
-  for i, x in ipairs(tensors) do on[i] = x:gpu() end
-  local whole = {}
-  for k, x in pairs(options) do whole[k] = type(x) == "userdata" and x:gpu() or x end
+  local on, whole = on_gpu(tensors), on_gpu(options)
   local want = call(on, whole)
   local keys = sorted_keys(want)
   -- The gradient of a decay is a sum over all tokens in which most of it cancels.
@@ -82,9 +85,7 @@ end
 
 -- What heads that forget hand on goes once, and once back in a gradient: nothing goes round after all.
 local function check_sent(name, tensors, rule)
-  local on, o = {}, { engine = "nccl" }
-  for i, x in ipairs(tensors) do on[i] = x:gpu() end
-  for k, x in pairs(rule) do o[k] = type(x) == "userdata" and x:gpu() or x end
+  local on, o = on_gpu(tensors), on_gpu(options_of(rule, { engine = "nccl" }))
   local state = size(tensors[1], 2) * size(tensors[1], 4) * size(tensors[3], 4) * 4
   local _, _, forward = linear_attention(on[1], on[2], on[3], o)
   local _, backward = linear_attention_grad(on[1], on[2], on[3], on[4], o)
@@ -98,10 +99,8 @@ end
 
 -- Which exchange a call takes where none is asked for.
 local function check_exchange(name, tensors, rule, want)
-  local on, o = {}, { engine = "nccl" }
-  for i = 1, 3 do on[i] = tensors[i]:gpu() end
-  for k, x in pairs(rule) do o[k] = type(x) == "userdata" and x:gpu() or x end
-  local _, _, report = linear_attention(on[1], on[2], on[3], o)
+  local on = on_gpu(tensors)
+  local _, _, report = linear_attention(on[1], on[2], on[3], on_gpu(options_of(rule, { engine = "nccl" })))
   checks = checks + 1
   if report.algorithm ~= want then error(("%s went by %s, not by %s"):format(name, report.algorithm, want)) end
 end
