@@ -302,8 +302,8 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
 
 constexpr Index softmax_heads = 16;
 
-// Causal softmax attention, ring and zigzag.
-Result softmax(Team& team, Index N) {
+// Causal softmax attention, ring and zigzag; back: its gradient, of the outputs of a forward pass.
+Result softmax(Team& team, Index N, bool back) {
     const int p = team.size();
     causeway::sharded::SoftmaxRing z;
     z.heads = softmax_heads, z.d = z.dv = width, z.causal = true, z.scale = 1 / std::sqrt(static_cast<double>(width));
@@ -313,21 +313,33 @@ Result softmax(Team& team, Index N) {
         QueuedCommunicator comm(dynamic_cast<NcclCommunicator&>(rank));
         const Inputs in(softmax_heads, N, comm.stream(), 1);
         const Strides s = contiguous(softmax_heads, N, width);
+        const std::size_t bytes = back ? in.q.bytes() : 0;
+        const gpu::Buffer dq(bytes), dk(bytes), dv(bytes);
         gpu::sharded::RingTensors x;
+        gpu::sharded::RingGradTensors of_grad;
         std::vector<gpu::Buffer> lse;
         for (const kit::Span& t : z.queries_of(comm.rank())) {
             const auto at = [&](const gpu::Buffer& y) { return y.as<bfloat16>() + t.first * width; };
             lse.emplace_back(static_cast<std::size_t>(softmax_heads * t.n) * sizeof(float));
             x.queries.push_back({at(in.q), at(in.o), s, s, lse.back().as<float>()});
             x.keys.push_back({at(in.k), at(in.v), s, s});
+            of_grad.queries.push_back({at(in.q), at(in.o), at(in.v), at(dq), s, s, lse.back().as<float>()});
+            of_grad.keys.push_back(x.keys.back());
+            of_grad.dk.push_back(at(dk)), of_grad.dv.push_back(at(dv));
+        }
+        if (back) {
+            comm.begin();
+            gpu::sharded::softmax_ring(comm, z, x, comm.stream());
+            comm.settle();
         }
         rows.measure(comm, 0, N > 50000 ? 5 : 15, [&] {
             comm.begin();
-            gpu::sharded::softmax_ring(comm, z, x, comm.stream());
+            if (back) gpu::sharded::softmax_ring_back(comm, z, of_grad, comm.stream());
+            else gpu::sharded::softmax_ring(comm, z, x, comm.stream());
             return comm.settle();
         });
         for (const kit::Span& t : z.queries_of(comm.rank()))
-            rows.outputs(comm, 0, looked_at(in.o, softmax_heads, N, t.first, t.first + t.n));
+            rows.outputs(comm, 0, looked_at(back ? dk : in.o, softmax_heads, N, t.first, t.first + t.n));
         comm.barrier();
     });
     return rows.results()[0];
@@ -404,16 +416,18 @@ int run(int p, const std::string& word) {
                 "must", "waited", "messages", "MB sent", "error");
     // One GPU first, all rows: the teams do not stand at the same time.
     const std::vector<Index> lengths{131072, 16384}, texts{131072, 32768}, caches{80000, 640000};
-    const std::string ring = "causal softmax attention", query = "one query";
+    const std::string ring = "causal softmax attention", back = "gradient of " + ring, query = "one query";
     struct All {
         std::vector<std::vector<Result>> linear, decoding;
         std::vector<Result> softmax;
+        Result softmax_back;
     };
     const auto measure = [&](int ranks) {
         Team team(ranks);
         All all;
         for (const Index N : lengths) all.linear.push_back(linear(team, N, word));
-        for (const Index N : texts) all.softmax.push_back(wanted(ring, word) ? softmax(team, N) : Result{});
+        for (const Index N : texts) all.softmax.push_back(wanted(ring, word) ? softmax(team, N, false) : Result{});
+        if (wanted(back, word)) all.softmax_back = softmax(team, texts.back(), true);
         for (const Index M : caches)
             all.decoding.push_back(wanted(query, word) ? decoding(team, M) : std::vector<Result>(3));
         return all;
@@ -428,6 +442,7 @@ int run(int p, const std::string& word) {
                 times(lengths[j] > 20000 ? cases()[i].least : 1.35));
     for (std::size_t j = 0; j < texts.size(); ++j)
         row(ring + ", h = 16, N = " + std::to_string(texts[j]), one.softmax[j], many.softmax[j], j == 0 ? "62" : "4.6");
+    row(back + ", h = 16, N = " + std::to_string(texts.back()), one.softmax_back, many.softmax_back, times(1.8));
     for (std::size_t j = 0; j < caches.size(); ++j)
         for (std::size_t i = 0; i < 3; ++i)
             row(query + ", " + std::to_string(caches[j]) + " keys, h = 16" +

@@ -63,7 +63,7 @@ public:
     virtual std::vector<std::int64_t> reach(From) { return {}; }
     // As a share of a state's numbers, what rounding makes of two ways to it: four places of the factors of its
     // products, which in Float32 are those of three products in BFloat16.
-    float rounding() const {
+    virtual float rounding() const {
         return type() == Type::Float32 ? 0x1p-15f : type() == Type::BFloat16 ? 0x1p-7f : 0x1p-10f;
     }
 

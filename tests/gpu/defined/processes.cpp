@@ -44,6 +44,13 @@ ncclResult_t init_rank(ncclComm_t* comm, int, ncclUniqueId, int) {
     return ncclSuccess;
 }
 
+// Of the GPU of one process, which talks to itself alone.
+ncclResult_t init_all(ncclComm_t* comms, int count, const int*) {
+    if (count != 1) return ncclInvalidArgument;
+    comms[0] = reinterpret_cast<ncclComm_t>(new Processes{MPI_COMM_SELF});
+    return ncclSuccess;
+}
+
 ncclResult_t end_communicator(ncclComm_t comm) {
     delete reinterpret_cast<const Processes*>(comm);
     return ncclSuccess;
@@ -120,6 +127,7 @@ void send_between_processes() {
     const auto stands_in = [](const char* name, auto* function) { stand_in(name, reinterpret_cast<void*>(function)); };
     stands_in("ncclGetUniqueId", unique_id);
     stands_in("ncclCommInitRank", init_rank);
+    stands_in("ncclCommInitAll", init_all);
     stands_in("ncclCommDestroy", end_communicator);
     stands_in("ncclCommAbort", end_communicator);
     stands_in("ncclSend", send);
