@@ -3,8 +3,8 @@
 --   ./lab mpi 2 experiments/beyond_one_gpu.lua        a process for each of two GPUs
 --   ./lab mpi 1 experiments/beyond_one_gpu.lua        says what one GPU says
 --
---   --length 5242880 --heads 16 --dim 128   standard normal in BFloat16, keys of length 1: q, k, v, dO and the gradients of
---                                           the first three take 150 GB, which one GPU of 141 GB has no room for
+--   --length 5242880 --heads 16 --dim 128   standard normal in BFloat16, keys of length 1: q, k, v, dO and the
+--                                           gradients of the first three take 150 GB, one GPU has 141 or less
 --   --window 8192                           tokens whose gradients are compared with a call on them alone
 --
 -- Method: every process makes its own part of the tokens on its GPU (sharded = true), and computes outputs, then all
@@ -49,9 +49,11 @@ local whole = rule_of(g, beta, { sharded = true })
 local small = rule_of(last(g), last(beta))
 local few = {}
 for i, x in ipairs { q, k, v, dO } do few[i] = last(x):gpu() end
-local O, _, forward = linear_attention(q, k, v, whole)
-local errors = { apart("O", O, (linear_attention(few[1], few[2], few[3], small))) }
-O = nil
+local forward, errors
+do -- the outputs make room for the gradients
+  local O, _, report = linear_attention(q, k, v, whole)
+  forward, errors = report, { apart("O", O, (linear_attention(few[1], few[2], few[3], small))) }
+end
 collectgarbage()
 local grads, backward = linear_attention_grad(q, k, v, dO, whole)
 local alone = linear_attention_grad(few[1], few[2], few[3], few[4], small)
@@ -60,7 +62,7 @@ for _, name in ipairs(rank == p - 1 and { "dq", "dk", "dv" } or { "dq" }) do
 end
 if rank > 0 then return end
 print(tostring(machine()))
-print(string.format("%d tokens, %d heads, d = %d, on %d GPUs: q, k, v, dO and three gradients are %s", options.length, h,
-  d, p, of_gib(7 * 2 * h * d * options.length)))
+print(string.format("%d tokens, %d heads, d = %d, on %d GPU%s: q, k, v, dO and three gradients are %s", options.length,
+  h, d, p, p == 1 and "" or "s", of_gib(7 * 2 * h * d * options.length)))
 print(string.format("forward %.1f ms, gradient %.1f ms; the first process's tokens beside a call on them alone: %s",
   forward.time * 1e3, backward.time * 1e3, table.concat(errors, ", ")))

@@ -13,6 +13,7 @@ import math
 import statistics
 import sys
 
+sys.path.pop(0)  # this folder, where fla would take flash_qla.py for the library of that name
 known = ["linear", "gradient", "delta", "channels", "backward"]
 parts = sys.argv[1:] or known
 if unknown := set(parts) - set(known):
