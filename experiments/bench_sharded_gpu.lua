@@ -72,6 +72,7 @@ for _, exchange in ipairs(options.exchange) do
   if rings then
     row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, gated_delta) end)
     row("softmax_attention, causal", exchange, function() return softmax_attention(a, b, c, with {}) end)
+    row("its gradient, causal", exchange, function() return softmax_attention_grad(a, b, c, c, with {}) end)
   end
 end
 

@@ -15,8 +15,10 @@ struct ShardedSoftmaxResult : SoftmaxResult {
 // softmax_attention with queries and keys spread over sharding.shards GPUs of this process: keys and values go round a
 // ring while the kernels of one GPU compute with those that have come, and the results of a query are merged by their
 // log-sum-exp, in Float32 (core/sharded/softmax_ring.hpp; with causal every GPU has one piece from the front and one
-// from the back). The tensors are on the current GPU, which is one of them; the others get copies of their parts, and
-// the report leaves out what that takes. Throws Error naming the argument; OutOfMemory; a GPU that fails ends all.
+// from the back). Unless the exchange is named, causal attention of as many heads of keys for every GPU goes by heads:
+// each has all tokens of its own. The tensors are on the current GPU, which is one of them; the others get copies of
+// their parts, and the report leaves out what that takes. Throws Error naming the argument; OutOfMemory; a GPU that
+// fails ends all.
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&,
                                                const Sharding&);
 

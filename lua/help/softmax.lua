@@ -12,7 +12,8 @@ alone. shards = p spreads the text over p workers, threads or, under `./lab mpi 
 values go round a ring, and with causal each has a piece from the front and one from the back, so that all have the
 same work (ring attention, Liu et al. 2023); exchange = "heads" gives each worker all tokens of some heads instead
 (DeepSpeed Ulysses, arXiv:2309.14509); a report comes last. Tensors on a GPU are spread over the GPUs of this machine,
-by NCCL. One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree, Section 3.]],
+by NCCL; there causal attention goes by heads unless "ring" is asked for, where every GPU gets as many heads of keys.
+One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree, Section 3.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)
 O, lse = softmax_attention(q, k, v, {return_lse = true})

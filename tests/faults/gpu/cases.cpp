@@ -409,9 +409,9 @@ void add_sharded(Cases& cases) {
         const auto g = gpu::causal_linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, false, two);
         return results(g.dB, g.dC, g.dV);
     });
-    Sharding by_heads = two;
-    by_heads.exchange = "heads";
-    for (const auto& [how, sharding] : {std::pair("", two), std::pair(" by heads", by_heads)}) {
+    Sharding by_ring = two, by_heads = two;
+    by_ring.exchange = "ring", by_heads.exchange = "heads";
+    for (const auto& [how, sharding] : {std::pair("", by_ring), std::pair(" by heads", by_heads)}) {
         sharded(std::string("softmax_attention") + how, [=](const Text& t, const Text&) {
             const auto r = gpu::softmax_attention_sharded(t.q, t.k, t.v, {}, sharding);
             return results(r.O, r.lse);

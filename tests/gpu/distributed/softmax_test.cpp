@@ -146,7 +146,7 @@ TEST_CASE("gpu: softmax attention on several GPUs over NCCL", "[gpu][nccl][shard
                     gpu::SoftmaxOptions o;
                     o.causal = causal;
                     Sharding sharding;
-                    sharding.shards = p;
+                    sharding.shards = p, sharding.exchange = "ring";
                     const auto got = gpu::softmax_attention_sharded(
                         gpu::Tensor(x.q.to(type)), gpu::Tensor(x.k.to(type)), gpu::Tensor(x.v.to(type)), o, sharding);
                     settle();
@@ -172,7 +172,7 @@ TEST_CASE("gpu: gradients of softmax attention on several GPUs over NCCL", "[gpu
                     gpu::SoftmaxOptions o;
                     o.causal = causal;
                     Sharding sharding;
-                    sharding.shards = p;
+                    sharding.shards = p, sharding.exchange = "ring";
                     const auto got = gpu::softmax_attention_grad_sharded(
                         gpu::Tensor(x.q.to(type)), gpu::Tensor(x.k.to(type)), gpu::Tensor(x.v.to(type)),
                         gpu::Tensor(dO.to(type)), o, {}, sharding);
