@@ -48,7 +48,7 @@ several_gpus.linear = {
   { work = "gated delta rule, a quarter of the heads never forgets", label = "gated delta, a quarter kept",
     update = "gated_delta", forgets = true },
   { work = "delta rule without gates", label = "delta",
-    update = "delta" },
+    update = "delta", exchange = "all-scan", together = 16 },
   { work = "gate per channel (GLA)", label = "GLA",
     update = "gated", per_channel = true, forgets = true },
   { work = "gate per channel, delta rule (KDA)", label = "KDA",
@@ -56,9 +56,9 @@ several_gpus.linear = {
   { work = "causal linear attention, decay (ALiBi's slopes)", label = "decay, ALiBi's",
     update = "gated", forgets = true },
   { work = "causal linear attention, decay (RetNet's)", label = "decay, RetNet's",
-    update = "gated", together = 8 },
+    update = "gated", exchange = "all-scan", together = 16 },
   { work = "causal linear attention, 0-1 mask", label = "0-1 mask",
-    update = "linear", together = 8 },
+    update = "linear", exchange = "all-scan", together = 16 },
 }
 several_gpus.lengths = { 16384, 131072 }
 

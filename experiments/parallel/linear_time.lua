@@ -24,7 +24,7 @@ local item = dofile(folder .. "/../lib/item.lua")(arg, { document = "parallel", 
     together = 8, measured_devices = { 1, 2, 4, 8 } },
   rules = { device = { "cpu" }, devices = { 1, 4096 }, length = { 1 }, together = { 1, 32 },
     measured_devices = { 1, 4096 } },
-  differs = "The curves are schedules on simulated links; points were measured on one and two H100 of one host." })
+  differs = "The curves are schedules on simulated links; points were measured on one and two H200 of one host." })
 local options, rows = item.options, gpus.rows(item.experiments)
 if item.mode == "quick" then
   local few = {}
@@ -72,7 +72,7 @@ for _, N in ipairs(gpus.lengths) do
     title = string.format("Model (lines) and measured (points), %d tokens", N) }
   for _, c in ipairs(gpus.linear) do
     local function model_of(p)
-      return (gpus.linear_time(rows, c, p, { length = N, forgets = c.forgets }))
+      return (gpus.linear_time(rows, c, p, { length = N, forgets = c.forgets, exchange = c.exchange }))
     end
     local curve, points = { x = {}, y = {}, label = c.label }, { x = {}, y = {}, style = "points" }
     for _, p in ipairs(options.measured_devices) do
@@ -91,7 +91,7 @@ for _, N in ipairs(gpus.lengths) do
   end
   item:figure(figure)
 end
-item:table(compared, { title = "Measured on H100 and modelled", columns = gpus.columns("N"),
+item:table(compared, { title = "Measured on H200 and modelled", columns = gpus.columns("N"),
   note = "The rows of one GPU are what the times of a call and of a token are fitted to." })
 if #off > 0 then
   item:tell("Measured on two GPUs, more than 25 % from the model's time: " .. table.concat(off, "; ") .. ". The model "
