@@ -44,6 +44,8 @@ which sends what grows with the text and busies no more workers than there are h
 and no exchange by name, a worker hands on at once what its last tokens alone make of a head's state where their gates
 leave nothing of what was before, to within rounding, so that none waits; where the state turns out to be another one,
 since what was before was that large, or not finite, the head is computed again. See shard for parts of the ranks' own.
+Of whole tensors processes compare a sample of the values: norm(x - unshard(shard(x))) is above 0 on one of them where x
+differs anywhere.
 Tensors on a GPU are spread over the GPUs of this machine, by NCCL and the kernels of one; there heads that share keys
 or queries are for exchange = "heads", and gradients go by "ring" or "heads".
 

@@ -95,7 +95,7 @@ local runs = {
   { name = "pretended", what = "the same on GPUs that do not exist, whose kernels do nothing", read = of_shares,
     command = refused .. " --pretend",
     needs = { "$BUILD/tests/causeway-gpu-faults" } },
-  { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention, on the CPU", read = in_words,
+  { name = "poison", what = "one NaN, Inf or 1e30 in an input of attention or of a gradient, on the CPU", read = in_words,
     command = "$BUILD/tests/causeway-tests '[.poison-long]'" },
   { name = "gpu-poison", what = "the same in attention and gradients on a GPU", read = in_words,
     command = "CAUSEWAY_POISON_COUNTS=1 $BUILD/tests/causeway-gpu-tests '[gpu-poison]'", gpu = true,
