@@ -44,6 +44,7 @@ constexpr const char* usage = R"(causeway-faults [OPTION]...
   --every K     one example in K, which ones depends on the seed
   --seed S      for what is random (1)
   --only WORD   examples whose names have the word
+  --share I/N   the I-th of N shares of the places of each example, for N processes at once
   --threads     starts of threads in the place of allocations
   --at N        only the N-th one of each example, in this process, for a debugger
   --lasting     with --at: and all later ones
@@ -56,6 +57,7 @@ struct Request {
     long most = 0;   // places of an example; 0: all
     long every = 1;  // one example in so many
     unsigned seed = 1;
+    long share = 1, shares = 1;
     std::string only;
     Call kind = Call::allocation;
     long at = 0;
@@ -313,14 +315,14 @@ int in_empty_folder(F f) {
     });
 }
 
-// All places, or some: the first of each of `most` parts of the same length, at random inside of it.
+// The share of all places, or of some: one of each of `most` parts of the same length, at random inside of it.
 std::vector<Place> places_of(long allocations, const Request& request, std::mt19937& random) {
     std::vector<Place> places;
     const long most = request.most > 0 ? std::min(request.most, 2 * allocations) : 2 * allocations;
     for (long i = 0; i < most; ++i) {
         const long from = i * 2 * allocations / most, to = (i + 1) * 2 * allocations / most;
         const long at = from + static_cast<long>(random() % static_cast<unsigned long>(std::max(1L, to - from)));
-        places.push_back({at / 2 + 1, at % 2 == 1});
+        if (i % request.shares == request.share - 1) places.push_back({at / 2 + 1, at % 2 == 1});
     }
     return places;
 }
@@ -408,6 +410,9 @@ int main(int argc, char** argv) {
         else if (word == "--every") request.every = std::max(1L, std::atol(value()));
         else if (word == "--seed") request.seed = static_cast<unsigned>(std::atol(value()));
         else if (word == "--only") request.only = value();
+        else if (word == "--share" && std::sscanf(value(), "%ld/%ld", &request.share, &request.shares) == 2 &&
+                 1 <= request.share && request.share <= request.shares)
+            continue;
         else if (word == "--threads") request.kind = causeway::faults::Call::thread;
         else if (word == "--at") request.at = std::atol(value());
         else if (word == "--lasting") request.lasting = true;

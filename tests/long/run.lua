@@ -43,10 +43,10 @@ local function in_words(text)
   return tonumber(cases), tonumber(faults)
 end
 
--- The sums over those that ran at once.
+-- The sums over those that ran at once, each of which ends with such a line.
 local function of_shares(text)
   local cases, faults
-  for tried, found in text:gmatch("gpu%-faults: .-%f[%d](%d+) cases, .-(%d+) faults") do
+  for tried, found in text:gmatch(" calls in them, (%d+) cases, %d+ refused, (%d+) faults") do
     cases, faults = (cases or 0) + tried, (faults or 0) + tonumber(found)
   end
   return cases, faults
@@ -67,8 +67,10 @@ local function of_fuzzers(text, status)
 end
 
 -- A share for each processor. Those that connect GPUs run one by one.
-local refused = "seq $PROCESSORS | xargs -P $PROCESSORS -I{} " ..
-  "$BUILD/tests/causeway-gpu-faults --share {}/$PROCESSORS --most $MOST"
+local function in_shares(program)
+  return "seq $PROCESSORS | xargs -P $PROCESSORS -I{} $BUILD/tests/" .. program .. " --share {}/$PROCESSORS --most $MOST"
+end
+local refused = in_shares("causeway-gpu-faults")
 local typed = "$BUILD/tests/causeway-keys --at-once $PROMPTS --seconds $SECONDS --sequences $KEYS "
 local runs = {
   { name = "tests", what = "tests, each with inputs of its own", read = of_tests,
@@ -82,7 +84,7 @@ local runs = {
       "status=$?; tail -qn 200 shares/*.log; exit $status",
     needs = { "$BUILD-aarch64/tests/causeway-tests" } },
   { name = "allocations", what = "one allocation refused, or it and all later ones, in an example of every function",
-    read = in_words, command = "$BUILD/tests/causeway-faults --most $MOST",
+    read = of_shares, command = in_shares("causeway-faults"),
     needs = { "$BUILD/tests/causeway-faults" } },
   { name = "threads", what = "the same with starts of threads", read = in_words,
     command = "$BUILD/tests/causeway-faults --threads", needs = { "$BUILD/tests/causeway-faults" } },
