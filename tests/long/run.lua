@@ -68,7 +68,8 @@ end
 
 -- A share for each processor. Those that connect GPUs run one by one.
 local function in_shares(program)
-  return "seq $PROCESSORS | xargs -P $PROCESSORS -I{} $BUILD/tests/" .. program .. " --share {}/$PROCESSORS --most $MOST"
+  return "seq $PROCESSORS | xargs -P $PROCESSORS -I{} $BUILD/tests/" .. program ..
+    " --share {}/$PROCESSORS --most $MOST"
 end
 local refused = in_shares("causeway-gpu-faults")
 local typed = "$BUILD/tests/causeway-keys --at-once $PROMPTS --seconds $SECONDS --sequences $KEYS "
