@@ -36,12 +36,14 @@ local function model(case, length, p)
     length = length, heads = heads, dim = dim, start = start, memory_rate = 2 * heads * dim * 2 / key,
     within = gpus.link(rows, case.shared) }.time
 end
-local table_rows, curves = {}, { xscale = "log", yscale = "log", xlabel = "GPUs", ylabel = "seconds",
-  title = "Tree (solid) and ring decoding, model (lines) and measured (points)" }
+local function label_of(case, length) return string.format("%s, %d keys", case.label, length) end
+local table_rows, modelled, curves = {}, {}, { xscale = "log", yscale = "log", xlabel = "GPUs", ylabel = "seconds",
+  title = "Model (lines) and measured (points)" }
 for _, length in ipairs(options.lengths) do
   for i, case in ipairs({ cases[1], cases[2] }) do
-    local curve = { x = {}, y = {}, label = string.format("%s, %d keys", case.label, length),
-      style = i == 2 and "dashed" or nil }
+    local label = label_of(case, length)
+    local curve = { x = {}, y = {}, label = label, style = i == 2 and "dashed" or "lines" }
+    modelled[label] = true
     for _, p in ipairs(options.devices) do
       curve.x[#curve.x + 1], curve.y[#curve.y + 1] = p, model(case, length, p)
     end
@@ -61,7 +63,9 @@ item:table(table_rows, { title = "Modelled milliseconds a decode, H200", columns
 local compared, off = {}, {}
 for _, case in ipairs(cases) do
   for _, length in ipairs({ short, long }) do
-    local points = { x = {}, y = {}, style = "points" }
+    local label = label_of(case, length)
+    local points = { x = {}, y = {}, style = "points", like = modelled[label] and label or nil,
+      label = not modelled[label] and label or nil }
     for _, p in ipairs(case.gpus) do
       local measured = gpus.value(rows, p == 1 and case.one or case.work, length, p)
       points.x[#points.x + 1], points.y[#points.y + 1] = p, measured

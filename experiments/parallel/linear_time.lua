@@ -74,7 +74,8 @@ for _, N in ipairs(gpus.lengths) do
     local function model_of(p)
       return (gpus.linear_time(rows, c, p, { length = N, forgets = c.forgets, exchange = c.exchange }))
     end
-    local curve, points = { x = {}, y = {}, label = c.label }, { x = {}, y = {}, style = "points" }
+    local curve, points = { x = {}, y = {}, label = c.label, style = "lines" },
+      { x = {}, y = {}, like = c.label, style = "points" }
     for _, p in ipairs(options.measured_devices) do
       curve.x[#curve.x + 1], curve.y[#curve.y + 1] = p, model_of(p)
     end
