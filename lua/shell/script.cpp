@@ -1,10 +1,16 @@
 // Protected calls and what is said of their errors. Everything that runs the user's code goes through here.
 #include "lua/shell/script.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <memory>
+#include <new>
 #include <sstream>
 #include <string_view>
 
@@ -113,21 +119,66 @@ void add_to_package_path(lua_State* L, const std::string& script) {
     lua_pop(L, 1);
 }
 
+// Of a file; "" of what may never end.
 std::string text_of(const std::string& path) {
+    std::error_code ignored;
+    if (!std::filesystem::is_regular_file(path, ignored)) return "";
     std::ostringstream text;
     text << std::ifstream(path, std::ios::binary).rdbuf();
     return text.str();
 }
 
-// All of standard input, its first line empty where that begins with a #, as Lua reads a file.
-std::string text_of_standard_input() {
-    std::string text;
-    char part[4096];
-    for (std::size_t n = 0; (n = std::fread(part, 1, sizeof part, stdin)) > 0;) text.append(part, n);
-    if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);
-    if (text.starts_with("#")) text.erase(0, text.find('\n'));
-    return text;
-}
+// A script that Lua reads part by part, and what has been read of it; its first line is empty where that begins with a
+// #, as Lua reads a file. A pipe is read once, and of what never ends no more than the compiler asks for.
+class Source {
+public:
+    explicit Source(std::FILE* file) : file_(file) {
+        for (const int c : {0xEF, 0xBB, 0xBF})
+            if (!skip(c)) break;
+        if (!skip('#')) return;
+        int c = 0;
+        while ((c = std::getc(file_)) != EOF && c != '\n') continue;
+        if (c == '\n') std::ungetc(c, file_);
+    }
+
+    int load(lua_State* L, const std::string& name) {
+        const int status = lua_load(L, next, this, name.c_str(), "t");
+        if (out_of_memory_) throw std::bad_alloc();
+        return status;
+    }
+    bool failed() const { return std::ferror(file_) != 0; }
+    const std::string& text() const { return text_; }
+    // Where the compiler has stopped: the rest of a file too.
+    void read_rest() {
+        struct stat about {};
+        if (fstat(fileno(file_), &about) != 0 || !S_ISREG(about.st_mode)) return;
+        std::size_t n = 0;
+        while (next(nullptr, this, &n)) continue;
+    }
+
+private:
+    bool skip(int expected) {
+        const int c = std::getc(file_);
+        if (c != expected && c != EOF) std::ungetc(c, file_);
+        return c == expected;
+    }
+    static const char* next(lua_State*, void* data, std::size_t* n) {
+        Source& s = *static_cast<Source*>(data);
+        *n = s.out_of_memory_ ? 0 : std::fread(s.part_, 1, sizeof s.part_, s.file_);
+        try {
+            s.text_.append(s.part_, *n);
+        } catch (const std::bad_alloc&) {  // which does not pass through the compiler
+            s.out_of_memory_ = true;
+            *n = 0;
+        }
+        return *n > 0 ? s.part_ : nullptr;
+    }
+
+    std::FILE* file_;
+    std::string text_;
+    char part_[4096];
+    bool out_of_memory_ = false;
+};
 
 // Whether the message names a line, "file:12: ...".
 bool has_position(const std::string& message) {
@@ -236,18 +287,31 @@ Failure run_file(lua_State* L, const std::vector<std::string>& arguments, std::s
     const std::string& path = arguments[script];
     add_to_package_path(L, path);
     const bool piped = path == "-";
-    const std::string source = piped ? text_of_standard_input() : "";
-    if (piped && std::ferror(stdin) != 0) return {"standard input cannot be read", "", interrupt::requested()};
-    if ((piped ? luaL_loadbufferx(L, source.data(), source.size(), "=stdin", "t")
-               : luaL_loadfilex(L, path.c_str(), "t")) != LUA_OK) {
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(piped ? nullptr : std::fopen(path.c_str(), "rb"),
+                                                               std::fclose);
+    const auto unread = [&](const char* what) {
+        return Failure{
+            piped ? "standard input cannot be read" : sentence("cannot ", what, " ", path, ": ", std::strerror(errno)),
+            "", interrupt::requested()};
+    };
+    if (!piped && !file) return unread("open");
+    errno = 0;
+    Source source(piped ? stdin : file.get());
+    const int status = source.load(L, piped ? "=stdin" : "@" + path);
+    if (source.failed()) {
+        lua_pop(L, 1);
+        return unread("read");
+    }
+    if (status != LUA_OK) {
         Failure failure{lua_tostring(L, -1), "", false};
         lua_pop(L, 1);
         if (std::string told = told_of_data(path); !told.empty()) return {std::move(told), "", false};
-        const std::string hint = hint_on_script(L, piped ? source : text_of(path), failure.message);
+        source.read_rest();
+        const std::string hint = hint_on_script(L, source.text(), failure.message);
         if (!hint.empty()) failure.message += "\n" + hint;
         return failure;
     }
-    const std::string text = piped ? source : text_of(path);
+    const std::string& text = source.text();
     remember_source(L, text);
     for (const std::string& note : notes_on_constants(text)) {
         push_causeway(L);

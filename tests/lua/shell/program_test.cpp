@@ -1,5 +1,6 @@
 // The command line: scripts, -e, -i, standard input, exit statuses and the text of errors.
 #include <signal.h>
+#include <sys/stat.h>
 
 #include "lua/bind/gpu.hpp"  // gpu_text
 #include "tests/catch.hpp"
@@ -286,6 +287,35 @@ TEST_CASE("a script that is piped in has the hints of the prompt", "[lua][progra
     CHECK_FALSE(contains(said("x y"), "hint"));
     CHECK(run_program({"-"}, "\xEF\xBB\xBFprint(3)").out == "3\n");
     CHECK(run_program({"-"}, "# nothing else").status == 0);
+}
+
+TEST_CASE("a script that is a pipe with a name is read once", "[lua][program]") {
+    const TemporaryFolder folder;
+    const auto run = [&](const std::string& text) {
+        REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+        const pid_t child = start_program(folder, {"pipe", "a"});
+        write_bytes(folder / "pipe", text);  // waits for the reader
+        const Output output = wait_for_program(folder, child);
+        for (const char* name : {"pipe", "out", "err"}) std::filesystem::remove(folder / name);
+        return output;
+    };
+    CHECK(run("#!/bin/causeway\nprint(..., 7)\n").out == "a\t7\n");
+    CHECK(contains(run("x = 1\nerror('mine')\n").err, "error: pipe:2: mine\n"));
+    CHECK(contains(run("x = A[1,2]\n").err, "pipe:1: ']' expected near ','\nhint: a tensor is read"));
+    // Nobody writes it.
+    REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+    const pid_t child = start_program(folder, {"pipe"});
+    REQUIRE(wait_for_file(folder / "err"));
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    kill(child, SIGINT);
+    const Output output = wait_for_program(folder, child);
+    CHECK(output.status == 130);
+    CHECK(output.err == "interrupted\n");
+}
+
+TEST_CASE("a script that never ends is read no further than the compiler does", "[lua][program]") {
+    CHECK(contains(run_program({"/dev/zero"}).err, "error: /dev/zero:1: unexpected symbol"));
+    CHECK(contains(run_program({"-e", "dofile('/dev/zero')"}).err, "error: /dev/zero:1: unexpected symbol"));
 }
 
 TEST_CASE("a file of data that is given as a script is said to be one", "[lua][program]") {
