@@ -64,8 +64,7 @@ local compared, off = {}, {}
 for _, case in ipairs(cases) do
   for _, length in ipairs({ short, long }) do
     local label = label_of(case, length)
-    local points = { x = {}, y = {}, style = "points", like = modelled[label] and label or nil,
-      label = not modelled[label] and label or nil }
+    local points = { x = {}, y = {}, style = "points", [modelled[label] and "like" or "label"] = label }
     for _, p in ipairs(case.gpus) do
       local measured = gpus.value(rows, p == 1 and case.one or case.work, length, p)
       points.x[#points.x + 1], points.y[#points.y + 1] = p, measured

@@ -74,10 +74,10 @@ def show(name, one, several, error):
     say(f"{name:72} {one:9.3f} {several:9.3f} {one / several:6.2f} × error {error:.1e}")
 
 
-def whole(heads, N, seed, last=d):
+def whole(heads, N, seed):
     """The same on every process."""
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    return torch.randn(1, heads, N, last, device="cuda", dtype=torch.bfloat16, generator=generator)
+    return torch.randn(1, heads, N, d, device="cuda", dtype=torch.bfloat16, generator=generator)
 
 
 def softmax(back):

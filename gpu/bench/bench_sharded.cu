@@ -323,6 +323,7 @@ Result softmax(Team& team, Index N, bool back) {
             lse.emplace_back(static_cast<std::size_t>(softmax_heads * t.n) * sizeof(float));
             x.queries.push_back({at(in.q), at(in.o), s, s, lse.back().as<float>()});
             x.keys.push_back({at(in.k), at(in.v), s, s});
+            if (!back) continue;
             of_grad.queries.push_back({at(in.q), at(in.o), at(in.v), at(dq), s, s, lse.back().as<float>()});
             of_grad.keys.push_back(x.keys.back());
             of_grad.dk.push_back(at(dk)), of_grad.dv.push_back(at(dv));

@@ -18,12 +18,12 @@ public:
     // respect to S. after: those states too, where has_states() says so; null: dropped.
     void back(Span states, const float* S, float* dS, float* after = nullptr);
     bool has_states() const;
-    // Such a state is compared with one of the forward kernels, which round other factors: of 32 heads of standard
-    // normal tokens five (N = 131072) and eight (16384) differed somewhere by more than 2^-7.
-    float rounding() const override { return has_states() ? 2 * GatedTokens::rounding() : GatedTokens::rounding(); }
     // The same of their first n tokens alone, without the gradients of gates and steps; where sequences are packed, of
     // heads of one.
     void back_of_first(Span states, std::int64_t n, const float* S, float* dS);
+    // A state that back() gives is compared with one of the forward kernels, which round other factors: of 32 heads of
+    // standard normal tokens five (N = 131072) and eight (16384) differed somewhere by more than 2^-7.
+    float rounding() const override { return has_states() ? 2 * GatedTokens::rounding() : GatedTokens::rounding(); }
 
 private:
     void back(const Block&, Span tokens, const float* S, float* dS, float* after);

@@ -99,12 +99,14 @@ local function check_sent(name, tensors, rule)
   end
 end
 
--- Which exchange a call takes where none is asked for.
-local function check_exchange(name, tensors, rule, want)
+-- Which exchange a call takes where none is asked for: want(ranks).
+local function check_exchange(name, call, tensors, rule, want)
   local on = on_gpu(tensors)
-  local _, _, report = linear_attention(on[1], on[2], on[3], on_gpu(options_of(rule, { engine = "nccl" })))
+  local results = table.pack(call(on[1], on[2], on[3], on_gpu(options_of(rule, { engine = "nccl" }))))
+  local report = results[results.n]
   checks = checks + 1
-  if report.algorithm ~= want then error(("%s went by %s, not by %s"):format(name, report.algorithm, want)) end
+  local wants = want(report.shards)
+  if report.algorithm ~= wants then error(("%s went by %s, not by %s"):format(name, report.algorithm, wants)) end
 end
 
 local function linear(x, o)
@@ -162,7 +164,8 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
       end
       -- Heads that do not forget go in steps, which kernels on tensor cores have.
       if rule.beta and (not rule.log_decay or rule.log_decay == weak) then
-        check_exchange(name, { q, k, v }, rule, type == "bf16" and "all-scan" or "ring")
+        check_exchange(name, linear_attention, { q, k, v }, rule,
+          function() return type == "bf16" and "all-scan" or "ring" end)
       end
       if rule.log_decay == strong or rule.log_decay == channels then check_sent(name, { q, k, v, dO }, rule) end
     end
@@ -205,6 +208,8 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
     for _, masked in ipairs { true, false } do
       local name = ("%s softmax %s, N = %d"):format(type, masked, N)
       compare(name, bound, N, softmax, { q, k, v }, { causal = masked })
+      check_exchange(name, softmax_attention, { q, k, v }, { causal = masked },
+        function(ranks) return masked and size(k, 2) % ranks == 0 and "heads" or "ring" end)
       compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = masked })
     end
     -- Four heads of values that share two of keys and queries, which the exchange of heads alone has.
