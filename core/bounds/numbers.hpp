@@ -1,11 +1,11 @@
 // Roundings, and the arithmetic that bounds on them are checked in.
 #pragma once
 
-#include <Eigen/Core>
 #include <bit>
 #include <cmath>
 #include <vector>
 
+#include "core/base/eigen.hpp"
 #include "core/base/memory.hpp"  // Index
 #include "core/measure/number_traits.hpp"
 

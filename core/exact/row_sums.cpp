@@ -1,8 +1,8 @@
 #include "core/exact/row_sums.hpp"
 
-#include <Eigen/Core>
 #include <cmath>
 
+#include "core/base/eigen.hpp"
 #include "core/exact/causal_linear_attention.hpp"
 #include "core/kit/spread.hpp"
 

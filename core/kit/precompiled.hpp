@@ -5,7 +5,6 @@
 // from outside they lose their constants. core/tensor/product.hpp compiles once what needs none.
 #pragma once
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -15,3 +14,5 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "core/base/eigen.hpp"

@@ -2,9 +2,9 @@
 // counted.
 #pragma once
 
-#include <Eigen/Core>
 #include <limits>
 
+#include "core/base/eigen.hpp"
 #include "core/base/error.hpp"
 #include "core/base/memory.hpp"
 

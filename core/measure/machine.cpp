@@ -1,11 +1,11 @@
 #include "core/measure/machine.hpp"
 
 #include <sys/utsname.h>
-#include <Eigen/Core>  // its version
 
 #include <algorithm>
 #include <fstream>
 
+#include "core/base/eigen.hpp"  // its version
 #include "core/base/error.hpp"
 #include "core/base/processors.hpp"
 

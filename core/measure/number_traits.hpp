@@ -1,7 +1,7 @@
 // What Eigen asks of a number that stands for one of C++'s and does more with each operation.
 #pragma once
 
-#include <Eigen/Core>
+#include "core/base/eigen.hpp"
 
 namespace causeway {
 

@@ -15,8 +15,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <Eigen/Core>  // half
-
+#include "core/base/eigen.hpp"  // half
 #include "core/model/weight.hpp"
 
 namespace causeway::model {

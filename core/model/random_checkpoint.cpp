@@ -1,11 +1,11 @@
 #include "core/model/random_checkpoint.hpp"
 
-#include <Eigen/Core>  // half, bfloat16
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "core/base/eigen.hpp"  // half, bfloat16
 #include "core/base/error.hpp"
 #include "core/base/parallel.hpp"
 #include "core/base/text.hpp"

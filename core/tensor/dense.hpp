@@ -1,9 +1,9 @@
 // Between tensors and Eigen's matrices, for the files of linalg.hpp.
 #pragma once
 
-#include <Eigen/Core>
 #include <cmath>
 
+#include "core/base/eigen.hpp"
 #include "core/tensor/decomposition.hpp"
 #include "core/tensor/tensor.hpp"
 

@@ -1,8 +1,7 @@
 // The QR decomposition of Eigen's matrices, compiled once for all that need orthonormal columns.
 #pragma once
 
-#include <Eigen/Core>
-
+#include "core/base/eigen.hpp"
 #include "core/tensor/decomposition.hpp"
 
 namespace causeway::dense {

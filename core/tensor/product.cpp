@@ -1,7 +1,8 @@
 #include "core/tensor/product.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
+
+#include "core/base/eigen.hpp"
 
 namespace causeway {
 namespace {

@@ -2,8 +2,7 @@
 // orthogonal for some matrices with a large null space, such as a 34 × 34 matrix of ones, and says that all went well.
 #pragma once
 
-#include <Eigen/Core>
-
+#include "core/base/eigen.hpp"
 #include "core/tensor/decomposition.hpp"
 
 namespace causeway::dense {

@@ -1,8 +1,7 @@
 // One generic function for all element types.
 #pragma once
 
-#include <Eigen/Core>  // half, bfloat16
-
+#include "core/base/eigen.hpp"  // half, bfloat16
 #include "core/tensor/tensor.hpp"
 
 namespace causeway {

@@ -1,7 +1,6 @@
 #include "gpu/engine/worker.hpp"
 
-#include <Eigen/Core>  // half, bfloat16
-
+#include "core/base/eigen.hpp"  // half, bfloat16
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"

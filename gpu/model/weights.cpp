@@ -1,9 +1,9 @@
 #include "gpu/model/weights.hpp"
 
-#include <Eigen/Core>
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/eigen.hpp"
 #include "core/base/interrupt.hpp"
 #include "core/base/mapping.hpp"
 #include "core/base/parallel.hpp"

@@ -231,8 +231,9 @@ int causal_linear_attention_(lua_State* L) {
         push_report(L, sharded.report);
         return 2 + int(o.return_state);
     }
-    const CausalResult result =
-        counting ? causal_linear_attention_counted(B, C, V, o, count_of_call()) : causal_linear_attention(B, C, V, o);
+    CountedCall counted;
+    const CausalResult result = counting ? causal_linear_attention_counted(B, C, V, o, counted.operations())
+                                         : causal_linear_attention(B, C, V, o);
     note_cancelled_rows(L, B, C, V, o);
     note_dropped_state(L, o);
     push(L, result.O);

@@ -29,8 +29,9 @@ int linear_attention_(lua_State* L) {
         return 3;
     }
     const bool delta = o.update == "delta" || o.update == "gated_delta", grows = delta && may_grow(L, o.state);
+    CountedCall counted;
     const LinearResult result =
-        counting ? linear_attention_counted(q, k, v, o, count_of_call()) : linear_attention(q, k, v, o);
+        counting ? linear_attention_counted(q, k, v, o, counted.operations()) : linear_attention(q, k, v, o);
     if (grows) note_growth(L, {k, v, o.beta}, "linear_attention", "update = \"" + o.update + "\" is", result.state);
     return push_output(L, result);
 }

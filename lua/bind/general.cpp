@@ -19,8 +19,9 @@ int general_linear_attention_(lua_State* L) {
     GeneralOptions o = given.read(call);
     count_slots_from_zero(o);
     const bool grows = o.u && may_grow(L, o.state);
-    const LinearResult result =
-        counting ? general_linear_attention_counted(q, k, v, o, count_of_call()) : general_linear_attention(q, k, v, o);
+    CountedCall counted;
+    const LinearResult result = counting ? general_linear_attention_counted(q, k, v, o, counted.operations())
+                                         : general_linear_attention(q, k, v, o);
     if (grows)
         note_growth(L, {k, v, o.u, o.w, o.a}, "general_linear_attention", "delta rules, comba and the like, are",
                     result.state);

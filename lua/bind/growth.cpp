@@ -1,6 +1,6 @@
 // The note on states of delta rules that outgrow any use.
-#include <Eigen/Core>
 
+#include "core/base/eigen.hpp"
 #include "core/tensor/visit.hpp"
 #include "lua/bind/attention.hpp"
 #include "lua/bind/counting.hpp"

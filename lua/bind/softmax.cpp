@@ -27,8 +27,9 @@ int softmax_attention_(lua_State* L) {
         push_report(L, sharded.report);
         return o.return_lse ? 3 : 2;
     }
+    CountedCall counted;
     const SoftmaxResult result =
-        counting ? softmax_attention_counted(q, k, v, o, count_of_call()) : softmax_attention(q, k, v, o);
+        counting ? softmax_attention_counted(q, k, v, o, counted.operations()) : softmax_attention(q, k, v, o);
     push(L, result.O);
     if (o.return_lse) push(L, result.lse);
     return o.return_lse ? 2 : 1;

@@ -36,6 +36,20 @@ int message_of_kind(lua_State* L) {
     return 1;
 }
 
+// _pass_on(problem): raises a caught error again unless it is about what was given: a stop by the user, a time-out, no
+// memory
+int pass_on(lua_State* L) {
+    lua_settop(L, 1);
+    error_kind(L);
+    const char* kind = lua_tostring(L, -1);
+    for (const ErrorKind passing : {ErrorKind::interrupted, ErrorKind::timeout, ErrorKind::out_of_memory}) {
+        if (!kind || std::strcmp(kind, text_of(passing)) != 0) continue;
+        lua_settop(L, 1);
+        return lua_error(L);
+    }
+    return 0;
+}
+
 // _noun(value) -> how a sentence calls it: "nothing", "a number", "a 2×3 Tensor{Float32}"
 int noun(lua_State* L) {
     std::string text = type_name(L, 1);
@@ -112,6 +126,7 @@ void open_support(lua_State* L) {
     lua_setglobal(L, "print");
     add_functions(L, {
                          {"error_kind", guarded<error_kind>},
+                         {"_pass_on", guarded<pass_on>},
                          {"_raise", guarded<raise_message>},
                          {"_of_kind", guarded<message_of_kind>},
                          {"_noun", guarded<noun>},

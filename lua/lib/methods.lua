@@ -64,7 +64,7 @@ local function tried(forward, given)
   local options = { normalize = false, scale = 1 }
   for name, value in pairs(given) do options[name] = value end
   local good, result = pcall(forward, B, C, V, options)
-  if not good and causeway.error_kind(result) == "interrupted" then error(result, 0) end
+  if not good then causeway._pass_on(result) end
   return good, result
 end
 

@@ -445,7 +445,7 @@ local function tried(f, layer, on_gpu)
   local good, one = causeway._without_draws(output, 0)
   local also_good, other = causeway._without_draws(output, 1)
   for _, problem in ipairs({ not good and one, not also_good and other }) do
-    if problem and causeway.error_kind(problem) == "interrupted" then error(problem, 0) end
+    if problem then causeway._pass_on(problem) end
   end
   local problem = not good and one or not also_good and other
   if problem then

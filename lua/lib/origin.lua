@@ -13,6 +13,7 @@ end
 -- The output of git in a folder; nil where there is no git, no repository or no commit.
 local function git(folder, ...)
   local good, status, output = pcall(causeway._run_program, { "git", "-C", folder, ... }, "")
+  if not good then causeway._pass_on(status) end
   return good and status == 0 and output or nil
 end
 
@@ -31,7 +32,7 @@ end
 --- The digest of a file that was loaded; "gone" where it cannot be read any more.
 function causeway._digest_of_data(path)
   local good, digest = pcall(causeway._file_digest, path)
-  if not good and causeway.error_kind(digest) == "interrupted" then error(digest, 0) end
+  if not good then causeway._pass_on(digest) end
   return good and digest or "gone"
 end
 

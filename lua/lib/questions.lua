@@ -21,7 +21,7 @@ local function objects_in(path, text, most)
     number = number + 1
     if line:find("%S") then
       local good, object = pcall(causeway.json_decode, line)
-      if not good and causeway.error_kind(object) == "interrupted" then error(object, 0) end
+      if not good then causeway._pass_on(object) end
       if not good or type(object) ~= "table" then bad(path, number, "is no object in JSON") end
       object.line = number
       list[#list + 1] = object

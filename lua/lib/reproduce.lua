@@ -13,7 +13,9 @@ local function folder_of(path)
   end
   local folder = path:gsub("/rows%.jsonl$", ""):gsub("(.)/+$", "%1")
   local journal = folder .. "/rows.jsonl"
-  if not pcall(causeway._with_journal, journal, "read", function() end) then
+  local good, problem = pcall(causeway._with_journal, journal, "read", function() end)
+  if not good then
+    causeway._pass_on(problem)
     raise(string.format("reproduce: %s has no rows.jsonl, expected a folder that sweep wrote", path))
   end
   return folder, journal

@@ -198,6 +198,7 @@ local function read_on(store, journal)
     for line in text:gmatch("([^\n]*)\n") do
       store.lines = store.lines + 1
       local good, entry = pcall(causeway.json_decode, line)
+      if not good then causeway._pass_on(entry) end
       if not good or not take_entry(store, entry) then
         raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true",
           store.path, store.lines))
