@@ -239,10 +239,14 @@ private:
     std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
+distributed::Call call_of(bool gradient) {
+    return gradient ? distributed::Call::causal_grad : distributed::Call::causal;
+}
+
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,
                    const Tensor& V, const CausalOptions& o, const std::string& method, const std::string& exchange,
                    bool may_forget, const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, gradient ? distributed::Call::causal_grad : distributed::Call::causal);
+    sharded::agree_on_call(comm, team.parts, call_of(gradient), o.cu_seqlens);
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     std::vector<Given> mine{
         sharded::given_type("V:", n.dtype),
@@ -261,7 +265,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
         {"state: given", o.state ? 1 : 0, truth},
         {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
         {"exchange: left to the call", may_forget, truth},
-        {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
         {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"B: length", n.N});
     agree(comm, mine);
@@ -273,27 +276,8 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                                       {"V: values with the checksum", &V}}));
 }
 
-void refuse(const CausalOptions& o, const Team& team) {
-    sharded::refuse_packed_parts(o.cu_seqlens, team);
+void refuse(const CausalOptions& o) {
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but workers that share a sequence keep no states");
-}
-
-// The sequences of a call of `batch` entries of N tokens.
-std::vector<gated::Sequence> sequences_of(const CausalOptions& o, Index batch, Index N) {
-    std::vector<gated::Sequence> out;
-    if (o.cu_seqlens.empty())
-        for (Index b = 0; b < batch; ++b) out.push_back({b, 0, N});
-    else
-        for (const kit::Span& span : kit::packed_spans(o.cu_seqlens, batch, N)) out.push_back({0, span.first, span.n});
-    return out;
-}
-
-// The same in the tokens of all ranks.
-std::vector<gated::Sequence> whole_sequences(std::vector<gated::Sequence> sequences, const Starts& starts,
-                                             const Team& team) {
-    if (team.parts)
-        for (gated::Sequence& s : sequences) s.n = starts.back();
-    return sequences;
 }
 
 // The call with the states of packed sequences out of it: it is computed as one sequence, by a runner that knows the
@@ -308,9 +292,9 @@ CausalOptions as_one_sequence(const CausalOptions& o, const std::string& method)
 
 // The way of the states.
 template <class T>
-sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes, const Starts& starts) {
-    sharded::Route z =
-        sharded::route_of(whole_sequences(sizes.sequences, starts, team), sizes.heads, starts, comm.rank());
+sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes,
+                     const std::vector<gated::Sequence>& whole, const Starts& starts) {
+    sharded::Route z = sharded::route_of(whole, sizes.heads, starts, comm.rank());
     z.elements = sizes.elements(), z.rows = sizes.r, z.carry = 1;
     z.together = team.mpi ? threads() : 1;
     return z;
@@ -318,12 +302,12 @@ sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes
 
 // Whose the states after the last token of all sequences are, or those before the first.
 template <class T>
-std::vector<int> owners(Communicator& comm, const Team& team, const Sizes<T>& sizes, const Starts& starts,
-                        bool by_heads, bool last) {
+std::vector<int> owners(Communicator& comm, const Team& team, const Sizes<T>& sizes,
+                        const std::vector<gated::Sequence>& whole, const Starts& starts, bool by_heads, bool last) {
     if (by_heads)
         return HeadExchange(comm, starts, !team.parts, sizes.heads)
             .owners(static_cast<Index>(sizes.sequences.size()), sizes.heads);
-    return sharded::owners_of(whole_sequences(sizes.sequences, starts, team), sizes.heads, starts, last);
+    return sharded::owners_of(whole, sizes.heads, starts, last);
 }
 
 // All tokens of every sequence, on one rank.
@@ -333,12 +317,14 @@ std::vector<Piece> whole_pieces(const std::vector<gated::Sequence>& sequences) {
     return out;
 }
 
-// Sizes of the rank's heads over all tokens, the sequences being those of the call.
+// Sizes of the rank's heads over all tokens.
 template <class T>
-Sizes<T> own_sizes(const HeadExchange& by, const Sizes<T>& sizes, const T* C, const T* V) {
+Sizes<T> own_sizes(const HeadExchange& by, const Sizes<T>& sizes, const T* C, const T* V,
+                   const std::vector<Index>& cu_seqlens) {
     Sizes<T> own = sizes;
     const kit::Span heads = by.heads_here(sizes.heads);
     own.heads = heads.n, own.N = by.tokens(), own.C = C, own.V = V;
+    own.sequences = sharded::whole_sequences(cu_seqlens, 1, own.N);
     own.decay = [&sizes, heads](Index i) { return sizes.decay(heads.first + i % heads.n); };
     return own;
 }
@@ -359,7 +345,7 @@ void causal_by_heads(Communicator& comm, HeadExchange by, const exact::Method& m
     if (own.heads > 0 && o.cu_seqlens.empty()) {
         exact::run(method, own);
     } else if (own.heads > 0) {
-        const Sizes<T> here = own_sizes(by, sizes, own.C, own.V);
+        const Sizes<T> here = own_sizes(by, sizes, own.C, own.V, o.cu_seqlens);
         CausalPart<T> part(method, own, here, whole_pieces(here.sequences), own.state, false);
         parallel_for(here.states(), [&](Index i) { part.run(i, own.state + i * here.elements()); });
     }
@@ -392,7 +378,7 @@ void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
     if (own.in.heads > 0 && o.cu_seqlens.empty()) {
         gradient::run_causal_grad(own, sizes.normalize);
     } else if (own.in.heads > 0) {
-        const Sizes<T> here = own_sizes(by, sizes, own.in.k, own.in.v);
+        const Sizes<T> here = own_sizes(by, sizes, own.in.k, own.in.v, o.cu_seqlens);
         CausalGradPart<T> part(own, here, whole_pieces(here.sequences), own.in.S, own.dS);
         parallel_for(here.states(),
                      [&](Index i) { part.back(i, own.in.S + i * here.elements(), own.dS + i * here.elements()); });
@@ -407,9 +393,10 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
                                                     const CausalOptions& o, const Sharding& sharding) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
-    refuse(o, team);
+    refuse(o);
     const bool packed = !o.cu_seqlens.empty();
-    CausalOptions own = o;
+    const CausalOptions here = sharded::own_options(team, call_of(false), o, C);
+    CausalOptions own = here;
     own.return_state = true;
     if (own.method == "auto" && team.mpi) own.deterministic = own.deterministic.empty() ? "run" : own.deterministic;
     const exact::Method& method = causal_method(B, C, V, own);
@@ -427,7 +414,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     Tensor states;  // of packed sequences
     if (packed) {
         if (o.inplace && !o.state) fail("inplace: true, but no state is given, expected one to write to");
-        states = o.state ? exact::states_of(n, o).copy()
+        states = o.state ? exact::states_of(n, here).copy()
                          : Tensor::zeros(compute, {count, n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
         own = as_one_sequence(o, method.name);
     }
@@ -435,7 +422,9 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
     const auto on_team = [&]<class T>(const exact::Method& chosen, const exact::Problem<T>& p) {
         const auto decay = [&](Index i) { return p.decay_of(i); };
-        const Sizes<T> sizes{p.heads, p.N, p.r, p.d, p.normalize, decay, p.C, p.V, sequences_of(o, p.batch, p.N)};
+        const Sizes<T> sizes{p.heads, p.N,         p.r,
+                             p.d,     p.normalize, decay,
+                             p.C,     p.V,         sharded::whole_sequences(here.cu_seqlens, p.batch, p.N)};
         T* const all = packed ? states.data<T>() : p.state;
         Starts starts;
         std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
@@ -443,13 +432,15 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
             const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : unit_of(p.block));
             if (team.mpi) starts = mine;
             if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, sizes, all, o);
-            const sharded::Route z = route(comm, team, sizes, mine);
-            const auto whole = whole_sequences(sizes.sequences, mine, team);
+            const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, mine.back());
+            const sharded::Route z = route(comm, team, sizes, whole, mine);
             CausalPart<T> part(chosen, p, sizes, pieces_of(team, whole, mine, comm.rank()), all, may_forget);
             if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
         const auto share = [&](Communicator& comm) {
-            sharded::gather_owned(comm, owners(comm, team, sizes, starts, by_heads, true), all, sizes.elements());
+            const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, starts.back());
+            sharded::gather_owned(comm, owners(comm, team, sizes, whole, starts, by_heads, true), all,
+                                  sizes.elements());
             if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.all_heads(), p.d);
         };
         sharded::run(team, program, share, report);
@@ -472,8 +463,9 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
                                                            const Sharding& sharding) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
-    refuse(o, team);
+    refuse(o);
     const bool packed = !o.cu_seqlens.empty();
+    const CausalOptions here = sharded::own_options(team, call_of(true), o, C);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     const bool by_heads = exchange == "heads";
     const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -484,10 +476,10 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
         });
     Tensor states, dstates;  // of packed sequences
     if (packed) {
-        const auto count = static_cast<Index>(kit::packed_spans(o.cu_seqlens, n.batch, n.N).size());
-        if (o.state) exact::check_states(n, o);
+        const auto count = static_cast<Index>(kit::packed_spans(here.cu_seqlens, n.batch, n.N).size());
+        if (o.state) exact::check_states(n, here);
         dstates = Tensor::zeros(compute, {count, n.heads, n.r, n.d + (o.normalize ? 1 : 0)});
-        states = o.state ? exact::states_of(n, o) : Tensor::zeros(compute, dstates.shape());
+        states = o.state ? exact::states_of(n, here) : Tensor::zeros(compute, dstates.shape());
     }
     const std::vector<double> gamma = exact::check_decay(o.decay, n.heads);
     const auto on_team = [&]<class T>(const gradient::GradProblem<T>& p, bool normalize) {
@@ -496,7 +488,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
         };
         const Sizes<T> sizes{p.in.heads, p.in.N,    p.in.dk,
                              p.in.dv,    normalize, decay,
-                             p.in.k,     p.in.v,    sequences_of(o, p.in.batch, p.in.N)};
+                             p.in.k,     p.in.v,    sharded::whole_sequences(here.cu_seqlens, p.in.batch, p.in.N)};
         const T* const before = packed ? states.data<T>() : p.in.S;
         T* const gradients = packed ? dstates.data<T>() : p.dS;
         Starts starts;
@@ -506,13 +498,14 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
             if (by_heads)
                 return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, sizes, before, gradients,
                                             o);
-            const sharded::Route z = route(comm, team, sizes, mine);
-            const auto whole = whole_sequences(sizes.sequences, mine, team);
+            const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
+            const sharded::Route z = route(comm, team, sizes, whole, mine);
             CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients);
             sharded::backward(comm, z, part);
         };
         const auto share = [&](Communicator& comm) {
-            sharded::gather_owned(comm, owners(comm, team, sizes, starts, by_heads, false), gradients,
+            const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, starts.back());
+            sharded::gather_owned(comm, owners(comm, team, sizes, whole, starts, by_heads, false), gradients,
                                   sizes.elements());
             if (team.parts) return;
             const Index rows = p.in.batch * p.in.heads;

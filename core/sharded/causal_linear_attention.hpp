@@ -17,8 +17,7 @@ struct ShardedCausalGradient : CausalGradient {
 
 // causal_linear_attention with the tokens spread over sharding.shards workers, as linear_attention_sharded does it
 // (core/sharded/linear_attention.hpp): the method has to carry a state. With deterministic = "prefix" and whole blocks
-// a worker the bits are those of one worker. Packed sequences (cu_seqlens) are cut where the parts end; they are whole
-// tensors, no parts.
+// a worker the bits are those of one worker. Packed sequences (cu_seqlens) are cut where the parts end.
 ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
                                                     const CausalOptions&, const Sharding&);
 

@@ -201,12 +201,16 @@ private:
     std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
-// What ranks compare: everything that the result depends on and every rank should have alike.
+distributed::Call call_of(bool gradient) {
+    return gradient ? distributed::Call::linear_grad : distributed::Call::linear;
+}
+
+// What ranks compare: everything that the result depends on and every rank should have alike. o: with the offsets of
+// all tokens, of which z is not.
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
-                   const Tensor& v, const LinearOptions& o, const std::string& exchange, bool may_forget,
-                   const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, gradient ? distributed::Call::linear_grad : distributed::Call::linear);
-    const gated::Sizes z = gated::check_sizes(q, k, v, o);
+                   const Tensor& v, const gated::Sizes& z, const LinearOptions& o, const std::string& exchange,
+                   bool may_forget, const std::vector<Index>& sizes) {
+    sharded::agree_on_call(comm, team.parts, call_of(gradient), o.cu_seqlens);
     std::vector<Given> mine{sharded::given_type("q:", z.dtype),
                             {"v: batch", z.batch},
                             {"v: heads", z.heads},
@@ -229,7 +233,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             {"state: given", o.state ? 1 : 0, truth},
                             {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
                             {"exchange: left to the call", may_forget, truth},
-                            {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"q: length", z.N});
     agree(comm, mine);
@@ -241,19 +244,9 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                                   {"v: values with the checksum", &v}}));
 }
 
-void refuse(const LinearOptions& o, const Team& team) {
+void refuse(const LinearOptions& o) {
     if (o.checkpoint_every > 0) fail("checkpoint_every: given, but workers that share a sequence keep no states");
     calls::refuse_around(o, "a call on several workers");
-    sharded::refuse_packed_parts(o.cu_seqlens, team);
-}
-
-// The sequences of a problem in the tokens of all ranks.
-template <class T>
-std::vector<gated::Sequence> whole_sequences(const gated::Problem<T>& p, const Starts& starts, bool parts) {
-    std::vector<gated::Sequence> sequences = sharded::sequences_of(p);
-    if (parts)
-        for (gated::Sequence& s : sequences) s.n = starts.back();
-    return sequences;
 }
 
 // Of the rank's own tensors, where its part begins: at their first token.
@@ -267,8 +260,9 @@ Starts local(const Starts& starts, const Team& team, int rank) {
 }
 
 template <class T>
-sharded::Route route(Communicator& comm, const Team& team, const gated::Problem<T>& p, const Starts& starts) {
-    sharded::Route z = sharded::route_of(whole_sequences(p, starts, team.parts), p.heads, starts, comm.rank());
+sharded::Route route(Communicator& comm, const Team& team, const gated::Problem<T>& p,
+                     const std::vector<gated::Sequence>& whole, const Starts& starts) {
+    sharded::Route z = sharded::route_of(whole, p.heads, starts, comm.rank());
     z.elements = p.dk * p.dv, z.rows = p.dk, z.carry = sharded::carry_of(p);
     z.together = team.mpi ? threads() : 1;
     return z;
@@ -282,10 +276,11 @@ Index groups_of(const gated::Problem<T>& p) {
 
 // Whose the states after the last tokens of all sequences are, or those before the first.
 template <class T>
-std::vector<int> owners(Communicator& comm, const Team& team, const gated::Problem<T>& p, const Starts& starts,
-                        bool by_heads, bool last) {
+std::vector<int> owners(Communicator& comm, const Team& team, const gated::Problem<T>& p,
+                        const std::vector<Index>& cu_seqlens, const Starts& starts, bool by_heads, bool last) {
     if (by_heads) return HeadExchange(comm, starts, !team.parts, groups_of(p)).owners(p.all_sequences(), p.heads);
-    return sharded::owners_of(whole_sequences(p, starts, team.parts), p.heads, starts, last);
+    const auto whole = sharded::whole_sequences(cu_seqlens, p.batch, starts.back());
+    return sharded::owners_of(whole, p.heads, starts, last);
 }
 
 // The rank's heads of a problem, over all tokens.
@@ -300,10 +295,11 @@ public:
           beta_(comm, by, Held::shard, p.batch, p.heads, p.beta ? 1 : 0),
           S_(comm, by, p.all_sequences(), p.heads, p.dk * p.dv) {}
 
-    gated::Problem<T> brought(const HeadExchange& by, const gated::Problem<T>& p, Index chunk) {
+    gated::Problem<T> brought(const HeadExchange& by, const gated::Problem<T>& p, const LinearOptions& o) {
         gated::Problem<T> own = p;
         own.heads = by.heads_here(p.heads).n, own.N = by.tokens();
-        own.chunk = std::min(chunk, std::max<Index>(own.N, 1));
+        own.chunk = std::min(o.chunk, std::max<Index>(own.N, 1));
+        if (!o.cu_seqlens.empty()) own.sequences = sharded::whole_sequences(o.cu_seqlens, p.batch, own.N);
         own.q = q_.brought(p.q), own.k = k_.brought(p.k), own.v = v_.brought(p.v);
         own.g = g_.brought(p.g), own.beta = beta_.brought(p.beta);
         own.S = S_.brought(p.S);
@@ -317,11 +313,12 @@ private:
 };
 
 template <class T, class Run>
-void linear_by_heads(Communicator& comm, HeadExchange by, const gated::Problem<T>& p, Index chunk, Run&& run) {
+void linear_by_heads(Communicator& comm, HeadExchange by, const gated::Problem<T>& p, const LinearOptions& o,
+                     Run&& run) {
     OwnHeads<T> heads(comm, by, p);
     HeadTensor<T> O(comm, by, Held::partial, p.batch, p.heads * p.group, p.dv);
     comm.begin();
-    gated::Problem<T> own = heads.brought(by, p, chunk);
+    gated::Problem<T> own = heads.brought(by, p, o);
     own.O = O.data();
     if (own.heads > 0) run(own);
     O.give(p.O);
@@ -329,8 +326,8 @@ void linear_by_heads(Communicator& comm, HeadExchange by, const gated::Problem<T
 }
 
 template <class T, class Back>
-void linear_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p, Index chunk,
-                          Back&& back) {
+void linear_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p,
+                          const LinearOptions& o, Back&& back) {
     const gated::Problem<T>& in = p.in;
     OwnHeads<T> heads(comm, by, in);
     HeadTensor<T> dO(comm, by, Held::query, in.batch, in.heads * in.group, in.dv),
@@ -341,7 +338,7 @@ void linear_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
     sharded::HeadStates<T> dS(comm, by, in.all_sequences(), in.heads, in.dk * in.dv);
     comm.begin();
     gradient::GradProblem<T> own;
-    own.in = heads.brought(by, in, chunk);
+    own.in = heads.brought(by, in, o);
     own.dO = dO.brought(p.dO);
     own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data(), own.dg = dg.data(), own.dbeta = dbeta.data();
     own.dS = dS.brought(p.dS);
@@ -354,9 +351,10 @@ void linear_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
 
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
                                              const Sharding& sharding) {
-    const gated::Sizes size = gated::check_sizes(q, k, v, o);
     const Team team = sharded::team_of(sharding);
-    refuse(o, team);
+    refuse(o);
+    const LinearOptions own = sharded::own_options(team, call_of(false), o, k);
+    const gated::Sizes size = gated::check_sizes(q, k, v, own);
     const std::string exchange =
         sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
                                  team.ranks, team.mpi ? threads() : 1);
@@ -364,7 +362,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     ShardReport report = sharded::report_of(team, "linear_attention", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, q, k, v, o, exchange, may_forget, sharding.sizes);
+            agree_on_call(comm, team, false, q, k, v, size, o, exchange, may_forget, sharding.sizes);
         });
     const bool by_heads = exchange == "heads";
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
@@ -375,33 +373,35 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         const auto program = [&](Communicator& comm) {
             const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : p.chunk);
             if (team.mpi) starts = mine;
-            if (by_heads) return linear_by_heads(comm, {comm, mine, !team.parts, groups_of(p)}, p, o.chunk, run);
-            const sharded::Route z = route(comm, team, p, mine);
+            if (by_heads) return linear_by_heads(comm, {comm, mine, !team.parts, groups_of(p)}, p, o, run);
+            const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, mine.back());
+            const sharded::Route z = route(comm, team, p, whole, mine);
             LinearPart<T> part(p, run, local(mine, team, comm.rank()), comm.rank(), may_forget);
             if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
         const auto share = [&](Communicator& comm) {
-            sharded::gather_owned(comm, owners(comm, team, p, starts, by_heads, true), p.S, p.dk * p.dv);
+            sharded::gather_owned(comm, owners(comm, team, p, o.cu_seqlens, starts, by_heads, true), p.S, p.dk * p.dv);
             if (!team.parts) sharded::gather_parts(comm, starts, p.O, p.batch * p.heads * p.group, p.dv);
         };
         sharded::run(team, program, share, report);
         if (went_round) report.algorithm = "ring";
     };
-    return {gated::linear_attention_by({on_team, on_team}, q, k, v, o), report};
+    return {gated::linear_attention_by({on_team, on_team}, q, k, v, own), report};
 }
 
 ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                                     const LinearOptions& o, const std::optional<Tensor>& dstate,
                                                     const Sharding& sharding) {
-    const gated::Sizes size = gated::check_sizes(q, k, v, o);
     const Team team = sharded::team_of(sharding);
-    refuse(o, team);
+    refuse(o);
+    const LinearOptions own = sharded::own_options(team, call_of(true), o, k);
+    const gated::Sizes size = gated::check_sizes(q, k, v, own);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     const bool may_forget = sharded::may_forget(sharding, o.deterministic == "prefix") && size.gates > 0;
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, q, k, v, o, exchange, may_forget, sharding.sizes);
+            agree_on_call(comm, team, true, q, k, v, size, o, exchange, may_forget, sharding.sizes);
         });
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
     const bool by_heads = exchange == "heads";
@@ -411,16 +411,17 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
         const auto program = [&](Communicator& comm) {
             const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : p.in.chunk);
             if (team.mpi) starts = mine;
-            if (by_heads)
-                return linear_grad_by_heads(comm, {comm, mine, !team.parts, groups_of(p.in)}, p, o.chunk, back);
-            const sharded::Route z = route(comm, team, p.in, mine);
+            if (by_heads) return linear_grad_by_heads(comm, {comm, mine, !team.parts, groups_of(p.in)}, p, o, back);
+            const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
+            const sharded::Route z = route(comm, team, p.in, whole, mine);
             LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), back,
                                    std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
                                    comm.rank(), may_forget);
             sharded::backward(comm, z, part);
         };
         const auto share = [&](Communicator& comm) {
-            sharded::gather_owned(comm, owners(comm, team, p.in, starts, by_heads, false), p.dS, p.in.dk * p.in.dv);
+            sharded::gather_owned(comm, owners(comm, team, p.in, o.cu_seqlens, starts, by_heads, false), p.dS,
+                                  p.in.dk * p.in.dv);
             if (team.parts) return;
             const Index rows = p.in.batch * p.in.heads;
             sharded::gather_parts(comm, starts, p.dq, rows * p.in.group, p.in.dk);
@@ -431,7 +432,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
         };
         sharded::run(team, program, share, report);
     };
-    return {gradient::linear_attention_grad_by({on_team, on_team}, q, k, v, dO, o, dstate), report};
+    return {gradient::linear_attention_grad_by({on_team, on_team}, q, k, v, dO, own, dstate), report};
 }
 
 }  // namespace causeway

@@ -19,9 +19,10 @@ struct ShardedLinearGradient : LinearGradient {
 // whole result. With whole chunks a worker and exchange "ring", which "auto" is with deterministic = "prefix", the bits
 // are those of one worker. Under MPI every rank makes the same call; with sharding.sharded each gives its own part of
 // q, k, v, log_decay and beta, in the order of the ranks, with the state before the first token, and gets its part of O
-// and the state after the last one. O(N/p·(d_k·d_v + chunk·(d_k + d_v))) time a worker beside the exchange; memory of a
-// worker beside its tokens d_k·d_v a state, or what the exchange says. Throws Error naming the argument and, where
-// ranks differ, the rank; OutOfMemory, Interrupted, Timeout; a worker that fails ends all.
+// and the state after the last one; cu_seqlens are then the offsets in the tokens of all ranks, alike on each.
+// O(N/p·(d_k·d_v + chunk·(d_k + d_v))) time a worker beside the exchange; memory of a worker beside its tokens d_k·d_v
+// a state, or what the exchange says. Throws Error naming the argument and, where ranks differ, the rank; OutOfMemory,
+// Interrupted, Timeout; a worker that fails ends all.
 ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions&,
                                              const Sharding&);
 

@@ -83,9 +83,24 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
     return starts;
 }
 
-void agree_on_call(Communicator& comm, bool parts, distributed::Call call) {
+void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const std::vector<Index>& cu_seqlens) {
     distributed::agree_on_call(comm, call);
-    distributed::agree(comm, {{"sharded:", parts, distributed::truth}});
+    distributed::agree(comm, {{"sharded:", parts, distributed::truth},
+                              {"cu_seqlens: number of offsets", static_cast<std::int64_t>(cu_seqlens.size())}});
+}
+
+std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const std::vector<Index>& cu_seqlens,
+                               Index N) {
+    agree_on_call(comm, true, call, cu_seqlens);
+    agree(comm, given_offsets(cu_seqlens));
+    Team team;
+    team.parts = true;
+    const Starts starts = starts_of(comm, team, {}, N, 1);
+    kit::packed_spans(cu_seqlens, 1, starts.back());
+    const Index first = starts[static_cast<std::size_t>(comm.rank())];
+    std::vector<Index> own;
+    for (const Index offset : cu_seqlens) own.push_back(std::clamp<Index>(offset - first, 0, N));
+    return own;
 }
 
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors) {
@@ -110,11 +125,6 @@ std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens) {
     return given_as("cu_seqlens: an offset of", cu_seqlens);
 }
 std::vector<Given> given_sizes(const std::vector<Index>& sizes) { return given_as("sizes: a length of", sizes); }
-
-void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Team& team) {
-    if (team.parts && !cu_seqlens.empty())
-        fail("cu_seqlens: given with sharded = true, expected whole tensors: the offsets are of the whole sequence");
-}
 
 template <class T>
 void gather_shares(Communicator& comm, const Shares& shares, T* x, Index rows, Index N, Index width) {

@@ -39,8 +39,26 @@ void run(const Team& team, const distributed::Program& program, const distribute
 // Where the parts begin: of whole tensors by the options, else one part after the other as the ranks have them.
 Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index N, Index unit);
 
-// What ranks compare first: the call, and whether they make it on parts, which say less and other things of themselves.
-void agree_on_call(Communicator& comm, bool parts, distributed::Call call);
+// What ranks compare first: the call, whether they make it on parts, which say less and other things of themselves, and
+// how many offsets of packed sequences it has.
+void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const std::vector<Index>& cu_seqlens);
+
+// Of a call on parts, the offsets of packed sequences in the rank's own N tokens: those of all tokens, which every rank
+// is given, less what is on other ranks. A sequence of which it has nothing has no tokens then. Throws Error on all
+// ranks where they do not make the same call, or the offsets are not those of all tokens.
+std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const std::vector<Index>& cu_seqlens,
+                               Index N);
+
+// The options of a call for the tensors that the rank has, of which x is one of keys: its own offsets.
+template <class Options>
+Options own_options(const Team& team, distributed::Call call, const Options& o, const Tensor& x) {
+    Options own = o;
+    if (team.parts && team.mpi && !o.cu_seqlens.empty())
+        distributed::run_mpi([&](Communicator& comm) {
+            own.cu_seqlens = own_offsets(comm, call, o.cu_seqlens, x.ndim() > 1 ? x.shape()[x.ndim() - 2] : 0);
+        });
+    return own;
+}
 
 // A type and a number as what ranks compare.
 inline Given given_type(const char* name, DType type) {
@@ -59,8 +77,6 @@ std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor
 std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens);
 // The same of the lengths of parts.
 std::vector<Given> given_sizes(const std::vector<Index>& sizes);
-// Throws Error where they are given for parts of the ranks' own.
-void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Team& team);
 
 // Rows [rows, N, width] of which every rank has made its tokens: each gets the others'. p - 1 rounds.
 template <class T>

@@ -26,10 +26,14 @@ using sharded::SoftmaxTensors;
 using sharded::Starts;
 using sharded::Team;
 
+distributed::Call call_of(bool gradient) {
+    return gradient ? distributed::Call::softmax_grad : distributed::Call::softmax;
+}
+
 void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
                    const Tensor& k, const Tensor& v, const SoftmaxOptions& o, const std::string& exchange,
                    const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, gradient ? distributed::Call::softmax_grad : distributed::Call::softmax);
+    sharded::agree_on_call(comm, team.parts, call_of(gradient), o.cu_seqlens);
     std::vector<Given> mine{sharded::given_type("q:", c.dtype),
                             {"q: batch", c.batch},
                             {"k: heads", c.heads},
@@ -41,7 +45,6 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                              [](std::int64_t x) { return in_quotes((&*attention::methods().begin() + x)->name); }},
                             sharded::given_number("scale:", c.scale),
                             {"exchange: \"heads\",", exchange == "heads", truth},
-                            {"cu_seqlens: number of offsets", static_cast<std::int64_t>(o.cu_seqlens.size())},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"q: length", c.N}), mine.push_back({"k: length", c.M});
     agree(comm, mine);
@@ -53,8 +56,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                                       {"v: values with the checksum", &v}}));
 }
 
-void check_sharded(const Sizes& c, const SoftmaxOptions& o, const Team& team, const Sharding& sharding) {
-    sharded::refuse_packed_parts(o.cu_seqlens, team);
+void check_sharded(const Sizes& c, const Sharding& sharding) {
     if (c.causal && c.N != c.M)
         fail("q: length ", c.N, ", expected ", c.M,
              " like k, with causal = true and shards; tree_decode and ring_decode spread a cache over workers");
@@ -80,8 +82,9 @@ Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Si
     out.queries = sharded::starts_of(comm, team, sharding, c.N, 1);
     out.keys = sharded::starts_of(comm, team, sharding, c.M, 1);
     z.queries = sharded::shares_of(out.queries), z.keys = sharded::shares_of(out.keys);
-    if (!o.cu_seqlens.empty()) out.packed = kit::packed_spans(o.cu_seqlens, c.batch, c.N);
+    if (!o.cu_seqlens.empty()) out.packed = kit::packed_spans(o.cu_seqlens, c.batch, out.queries.back());
     if (by_heads) return out;
+    if (team.parts) out.query_parts = z.queries, out.key_parts = z.keys;
     const bool in_zigzag = c.causal && sharding.sizes.empty();
     if (!out.packed.empty()) {
         z.pieces_of_one = in_zigzag ? 2 : 1;
@@ -90,7 +93,6 @@ Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Si
         z.keys = z.queries;
         return out;
     }
-    if (team.parts) out.query_parts = z.queries, out.key_parts = z.keys;
     if (in_zigzag) z.queries = z.keys = sharded::zigzag(out.queries.back(), comm.size());
     return out;
 }
@@ -370,9 +372,9 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
 
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const SoftmaxOptions& o, const Sharding& sharding) {
-    const Sizes c = attention::check(q, k, v, o);
     const Team team = sharded::team_of(sharding);
-    check_sharded(c, o, team, sharding);
+    const Sizes c = attention::check(q, k, v, sharded::own_options(team, call_of(false), o, k));
+    check_sharded(c, sharding);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
     if (team.mpi)
@@ -388,10 +390,10 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                                                       const Tensor& dO, const SoftmaxOptions& o,
                                                       const std::optional<SoftmaxResult>& forward,
                                                       const Sharding& sharding) {
-    const Sizes c = gradient::check_softmax_grad(q, k, v, dO, o, forward);
-    if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
     const Team team = sharded::team_of(sharding);
-    check_sharded(c, o, team, sharding);
+    const Sizes c = gradient::check_softmax_grad(q, k, v, dO, sharded::own_options(team, call_of(true), o, k), forward);
+    if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
+    check_sharded(c, sharding);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention_grad", exchange, c.compute);
     if (team.mpi)

@@ -21,9 +21,8 @@ struct ShardedSoftmaxGradient : SoftmaxGradient {
 // every rank makes the same call; with sharding.sharded each gives its own part of q, k and v, in the order of the
 // ranks, and gets its part of O and lse; with causal the pieces are sent to where they are computed with, and the
 // results back. With exchange "heads" each worker computes all tokens of some heads, to the bit of one worker. Of
-// packed sequences (cu_seqlens) each is cut so; they are whole tensors, no parts. O(h_q·N·M·(d + d_v)/p) time a worker
-// beside the ring; memory of a worker two parts of k and v. Throws as softmax_attention and linear_attention_sharded
-// do.
+// packed sequences (cu_seqlens) each is cut so. O(h_q·N·M·(d + d_v)/p) time a worker beside the ring; memory of a
+// worker two parts of k and v. Throws as softmax_attention and linear_attention_sharded do.
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&,
                                                const Sharding&);
 

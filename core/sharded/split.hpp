@@ -87,6 +87,17 @@ inline Index length_of(const std::vector<kit::Span>& pieces) {
     return n;
 }
 
+// The sequences of a call of `batch` entries, or those that are packed into one, in the tokens of all ranks. Throws
+// Error.
+inline std::vector<gated::Sequence> whole_sequences(const std::vector<Index>& cu_seqlens, Index batch, Index tokens) {
+    std::vector<gated::Sequence> out;
+    if (cu_seqlens.empty())
+        for (Index b = 0; b < batch; ++b) out.push_back({b, 0, tokens});
+    else
+        for (const kit::Span& s : kit::packed_spans(cu_seqlens, batch, tokens)) out.push_back({0, s.first, s.n});
+    return out;
+}
+
 // Of one sequence, what a rank has: n tokens from `offset` on; and whether the sequence has tokens before and after
 // them, so that a state arrives and goes on. A rank without tokens hands it through. A sequence without tokens is the
 // first rank's.

@@ -22,18 +22,6 @@ inline Given given_text(const char* name, std::string_view text) {
     return {name, distributed::checksum(letters.data(), static_cast<Index>(letters.size()))};
 }
 
-// Of the offsets of packed sequences; none: 0.
-inline Given given_offsets(const std::vector<Index>& cu_seqlens) {
-    const std::vector<double> offsets(cu_seqlens.begin(), cu_seqlens.end());
-    return {"cu_seqlens: offsets with the checksum",
-            offsets.empty() ? 0 : distributed::checksum(offsets.data(), static_cast<Index>(offsets.size()))};
-}
-inline void refuse_packed_parts(const std::vector<Index>& cu_seqlens, const Workers& workers) {
-    causeway::sharded::Team team;
-    team.parts = workers.parts;
-    causeway::sharded::refuse_packed_parts(cu_seqlens, team);
-}
-
 // N: of whole tensors.
 inline void add_sharding(std::vector<Given>& out, const Sharding& sharding, const Workers& workers, Index N) {
     out.push_back(given_text("exchange: with the checksum", sharding.exchange));
@@ -67,8 +55,7 @@ std::vector<Given> given_of(const causeway::gated::Sizes& n, const Options& o, c
                            given_text("update: with the checksum", o.update),
                            given_text("mode: with the checksum", o.mode),
                            given_number("scale:", o.scale),
-                           {"state: given", o.state.has_value(), distributed::truth},
-                           given_offsets(o.cu_seqlens)};
+                           {"state: given", o.state.has_value(), distributed::truth}};
     add_sharding(out, sharding, workers, n.N);
     return out;
 }

@@ -136,7 +136,6 @@ std::vector<distributed::Given> given_of(const causeway::exact::Dimensions& n, c
         sharded::given_number("scale:", o.scale),
         {"normalize:", o.normalize, distributed::truth},
         {"state: given", o.state.has_value(), distributed::truth},
-        sharded::given_offsets(o.cu_seqlens),
         {"block:", o.block.value_or(0)},
         {"decay: values with the checksum", distributed::checksum(gamma.data(), static_cast<Index>(gamma.size()))},
         sharded::given_text("method: with the checksum", o.method)};
@@ -195,7 +194,8 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_checkpoints(o.checkpoint_every, several);
     refuse_prefix(o.deterministic, several);
     calls::refuse_around(o, several);
-    const gated::Call call = gated::check(q, k, v, o);
+    const Workers workers = sharded::workers_of(sharding);
+    const gated::Call call = gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear, o, k));
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);
         return linear_attention_sharded(unit.q, unit.k, v, calls::without_l2norm(o), sharding);
@@ -214,10 +214,8 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
         out.O = result.O, out.state = result.state, out.report = std::move(result.report);
         return out;
     }
-    const Workers workers = sharded::workers_of(sharding);
-    sharded::refuse_packed_parts(o.cu_seqlens, workers);
     const int home = sharded::current_device();
-    sharded::agree(workers, distributed::Call::gpu_linear, sharded::given_of(n, o, sharding, workers),
+    sharded::agree(workers, distributed::Call::gpu_linear, o.cu_seqlens, sharded::given_of(n, o, sharding, workers),
                    sharded::compared(q, k, v, call, o), sharding.sizes, o.stream);
     // What all processes know is asked first.
     const bool in_steps = !by_heads && o.cu_seqlens.empty() && causeway::gated::has_delta(n.update) &&
@@ -296,15 +294,14 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     }
     const CausalMethod& method = method_for(o.method, o.block);
     if (!method.state) fail("method: \"", method.name, "\" carries no state, expected one that does with shards");
-    check_states(n, o);
     const Workers workers = sharded::workers_of(sharding);
-    sharded::refuse_packed_parts(o.cu_seqlens, workers);
+    check_states(n, sharded::own_options(workers, distributed::Call::gpu_causal, o, C));
     const bool packed = !o.cu_seqlens.empty();
     const Index entries = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const Shape state_shape{entries, n.heads, n.r, n.d};
     const int p = workers.p, home = sharded::current_device();
     sharded::agree(
-        workers, distributed::Call::gpu_causal, given_of(n, gamma, o, sharding, workers),
+        workers, distributed::Call::gpu_causal, o.cu_seqlens, given_of(n, gamma, o, sharding, workers),
         {{"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}},
         sharding.sizes, o.stream);
     if (exchange_of(sharding) == "heads")

@@ -196,7 +196,9 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     refuse_prefix(o.deterministic, "a gradient on several GPUs");
     calls::refuse_around(o, "a gradient on several GPUs");
-    const gated::Call call = gated::check(q, k, v, o);
+    const Workers workers = sharded::workers_of(sharding);
+    const gated::Call call =
+        gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear_grad, o, k));
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);
         auto out = linear_attention_grad_sharded(unit.q, unit.k, v, dO, calls::without_l2norm(o), dstate, sharding);
@@ -209,13 +211,11 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     if (!by_heads) sharded::refuse_shared(n);
     if (!by_heads && sharding.exchange != "auto" && sharding.exchange != "ring")
         fail("exchange: \"", sharding.exchange, "\", expected \"ring\" or \"heads\" in gradients on GPUs");
-    const Workers workers = sharded::workers_of(sharding);
-    sharded::refuse_packed_parts(o.cu_seqlens, workers);
     std::vector<distributed::Given> given = sharded::given_of(n, o, sharding, workers);
     given.push_back({"dstate: given", dstate.has_value(), distributed::truth});
     auto values = sharded::compared(q, k, v, call, o);
     values.emplace_back("dO: values with the checksum", &dO);
-    sharded::agree(workers, distributed::Call::gpu_linear_grad, given, values, sharding.sizes, o.stream);
+    sharded::agree(workers, distributed::Call::gpu_linear_grad, o.cu_seqlens, given, values, sharding.sizes, o.stream);
     const bool given_parts = workers.parts || !sharding.sizes.empty();
     const Starts starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
                                       : sharded::backward_starts(n.N, workers.p, sharded::unit, has_states(q, n, o));
@@ -246,7 +246,8 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
                                                            const Sharding& sharding) {
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
-    check_causal_gradient(n, V, dO, o);
+    const Workers workers = sharded::workers_of(sharding);
+    check_causal_gradient(n, V, dO, sharded::own_options(workers, distributed::Call::gpu_causal_grad, o, C));
     if (V.ndim() < 4) {  // gates and columns of ones have their places in four dimensions
         const auto four = [](const Tensor& x) { return sharded::in_four(x); };
         ShardedCausalGradient out =
@@ -255,7 +256,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
         return out;
     }
     sharded::agree(
-        sharded::workers_of(sharding), distributed::Call::gpu_causal_grad,
+        workers, distributed::Call::gpu_causal_grad, o.cu_seqlens,
         {{"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
          {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
          {"normalize:", o.normalize, distributed::truth},

@@ -67,7 +67,8 @@ void meet(const distributed::Program& program) {
     });
 }
 
-void agree(const Workers& workers, distributed::Call call, const std::vector<distributed::Given>& given,
+void agree(const Workers& workers, distributed::Call call, const std::vector<Index>& cu_seqlens,
+           const std::vector<distributed::Given>& given,
            const std::vector<std::pair<const char*, const Tensor*>>& values, const std::vector<Index>& sizes,
            cudaStream_t stream) {
     if (!workers.processes) return;
@@ -76,11 +77,20 @@ void agree(const Workers& workers, distributed::Call call, const std::vector<dis
         for (const auto& [name, x] : values) of_values.push_back({name, sampled_checksum(*x, stream)});
     meet([&](distributed::Communicator& comm) {
         // Each says how much is compared next.
-        causeway::sharded::agree_on_call(comm, workers.parts, call);
+        causeway::sharded::agree_on_call(comm, workers.parts, call, cu_seqlens);
         distributed::agree(comm, given);
         distributed::agree(comm, of_values);
+        distributed::agree(comm, causeway::sharded::given_offsets(cu_seqlens));
         distributed::agree(comm, causeway::sharded::given_sizes(sizes));
     });
+}
+
+std::vector<Index> own_offsets(const Workers& workers, distributed::Call call, const std::vector<Index>& cu_seqlens,
+                               Index N) {
+    std::vector<Index> own = cu_seqlens;
+    if (workers.parts && workers.processes && !cu_seqlens.empty())
+        meet([&](distributed::Communicator& comm) { own = causeway::sharded::own_offsets(comm, call, cu_seqlens, N); });
+    return own;
 }
 
 Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk) {

@@ -43,9 +43,20 @@ void meet(const distributed::Program& program);
 
 // Processes compare that they make the same call, with the same options and tensors (`values`, unless they are parts;
 // as many as `given` says), which have been written on the stream. Throws Error on all of them where they do not.
-void agree(const Workers& workers, distributed::Call call, const std::vector<distributed::Given>& given,
+void agree(const Workers& workers, distributed::Call call, const std::vector<Index>& cu_seqlens,
+           const std::vector<distributed::Given>& given,
            const std::vector<std::pair<const char*, const Tensor*>>& values, const std::vector<Index>& sizes,
            cudaStream_t stream);
+
+// core/sharded/run.hpp's of that name, of N tokens that this process has.
+std::vector<Index> own_offsets(const Workers& workers, distributed::Call call, const std::vector<Index>& cu_seqlens,
+                               Index N);
+template <class Options>
+Options own_options(const Workers& workers, distributed::Call call, const Options& o, const Tensor& x) {
+    Options own = o;
+    own.cu_seqlens = own_offsets(workers, call, o.cu_seqlens, x.ndim() > 1 ? x.shape()[x.ndim() - 2] : 0);
+    return own;
+}
 
 // Where the parts begin, in whole chunks where neither the options nor the parts say so.
 Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk);

@@ -29,11 +29,11 @@ Tensor unshard(const Tensor& x, int dim) {
     workers.p = distributed::mpi_size(), workers.processes = workers.parts = true;
     std::vector<distributed::Given> given{
         sharded::given_type("x:", x.dtype()), {"x: dimensions", x.ndim()}, {"dim:", dim + 1}};
-    sharded::agree(workers, distributed::Call::gpu_move, given, {}, {}, nullptr);
+    sharded::agree(workers, distributed::Call::gpu_move, {}, given, {}, {}, nullptr);
     std::vector<distributed::Given> lengths;
     for (int i = 0; i < x.ndim(); ++i)
         if (i != dim) lengths.push_back({"x: another dimension of", x.shape()[i]});
-    sharded::agree(workers, distributed::Call::gpu_move, lengths, {}, {}, nullptr);
+    sharded::agree(workers, distributed::Call::gpu_move, {}, lengths, {}, {}, nullptr);
     const sharded::Starts starts = sharded::starts_of(workers, {}, x.shape()[dim], 1);
     const Along part(x.shape(), dim, size_of(x.dtype()));
     Shape shape = x.shape();

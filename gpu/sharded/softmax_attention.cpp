@@ -68,8 +68,7 @@ Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, cons
     if (workers.parts) out.query_parts = z.queries, out.key_parts = z.keys;
     const bool in_zigzag = n.causal && sharding.sizes.empty();
     if (!cu_seqlens.empty()) {
-        sharded::refuse_packed_parts(cu_seqlens, workers);
-        const auto packed = causeway::kit::packed_spans(cu_seqlens, n.batch, n.N);
+        const auto packed = causeway::kit::packed_spans(cu_seqlens, n.batch, out.queries.back());
         z.pieces_of_one = in_zigzag ? 2 : 1;
         z.queries = z.keys = in_zigzag ? causeway::sharded::packed_zigzag(packed, workers.p)
                                        : causeway::sharded::packed_shares(packed, out.queries);
@@ -89,11 +88,10 @@ void agree(const Workers& workers, distributed::Call call, const attention::Size
                                           {"q: width", n.d},
                                           {"v: width", n.dv},
                                           {"causal:", n.causal, distributed::truth},
-                                          sharded::given_number("scale:", n.scale),
-                                          sharded::given_offsets(cu_seqlens)};
+                                          sharded::given_number("scale:", n.scale)};
     sharded::add_sharding(given, sharding, workers, n.N);
     if (!workers.parts) given.push_back({"k: length", n.M});
-    sharded::agree(workers, call, given, values, sharding.sizes, stream);
+    sharded::agree(workers, call, cu_seqlens, given, values, sharding.sizes, stream);
 }
 
 // Tokens of queries or keys as a rank computes with them: places of the caller's tensors, or of copies of the rank's
@@ -184,9 +182,10 @@ double softmax_grad_by_heads(QueuedCommunicator& comm, HeadTokens heads, const C
 
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const SoftmaxOptions& o, const Sharding& sharding) {
-    const softmax::CheckedCall call = softmax::check(q, k, v, o);
-    const auto& n = call.sizes;
     const Workers workers = sharded::workers_of(sharding);
+    const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax, o, k);
+    const softmax::CheckedCall call = softmax::check(q, k, v, here);
+    const auto& n = call.sizes;
     const int home = sharded::current_device();
     agree(
         workers, distributed::Call::gpu_softmax, n, o.cu_seqlens, sharding,
@@ -195,7 +194,7 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const Cut cut = cut_of(n, o.cu_seqlens, sharding, workers);
     const SoftmaxRing& z = cut.ring;
     if (cut.empty)
-        return {softmax_attention(q, k, v, o),
+        return {softmax_attention(q, k, v, here),
                 sharded::idle_report("softmax_attention", cut.exchange(), q.dtype(), workers)};
     ShardedSoftmaxResult out;
     out.O = Tensor(q.dtype(), n.output, o.stream), out.lse = Tensor(DType::f32, n.rows, o.stream);
@@ -254,10 +253,11 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                                                       const Tensor& dO, const SoftmaxOptions& o,
                                                       const std::optional<SoftmaxResult>& forward,
                                                       const Sharding& sharding) {
-    const softmax::CheckedCall call = softmax::check(q, k, v, o);
+    const Workers workers = sharded::workers_of(sharding);
+    const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax_grad, o, k);
+    const softmax::CheckedCall call = softmax::check(q, k, v, here);
     const auto& n = call.sizes;
     softmax::check_gradients(n, dO, forward);
-    const Workers workers = sharded::workers_of(sharding);
     const int home = sharded::current_device();
     agree(workers, distributed::Call::gpu_softmax_grad, n, o.cu_seqlens, sharding,
           {{"q: values with the checksum", &q},
@@ -268,7 +268,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const Cut cut = cut_of(n, o.cu_seqlens, sharding, workers);
     const SoftmaxRing& z = cut.ring;
     if (cut.empty)
-        return {softmax_attention_grad(q, k, v, dO, o, forward),
+        return {softmax_attention_grad(q, k, v, dO, here, forward),
                 sharded::idle_report("softmax_attention_grad", cut.exchange(), q.dtype(), workers)};
     const SoftmaxResult there = sharded::on_all(workers, forward.has_value())
                                     ? *forward

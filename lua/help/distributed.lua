@@ -39,7 +39,8 @@ manual.shard = {
 the last but one, as in q, k, v [b, h, N, d]; of log_decay and beta [b, h, N] that is shard(g, 3). Parts are whole
 chunks of 64 tokens, as equal as can be. A process that is alone takes all. Calls on such parts are made with
 sharded = true, and return parts: linear_attention, causal_linear_attention, softmax_attention and their
-gradients.]],
+gradients; offsets of packed sequences (cu_seqlens) count the tokens of all ranks, and states are given and returned
+whole.]],
   notes = [[For scripts under `./lab mpi N FILE.lua`. Of a tensor on the GPU it is on the GPU of
 this process, and the calls on such parts go over NCCL. load(path, {sharded = true}) and save(path, x,
 {sharded = true}) read and write a rank's part of a .safetensors file, and no rank ever has the whole. Anything but a

@@ -180,29 +180,29 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
       compare(name .. ", normalize", bound, N, causal, { B, C, v }, normalized)
       compare(name .. ", normalize, gradient", bound, N, causal_grad, { B, C, v, dO }, normalized)
     end
-    -- Packed sequences, which only whole tensors may be.
+    -- Packed sequences, some of them empty.
     for _, offsets in ipairs { { 0, N }, { 0, N // 3, N // 3, N // 2 + 1, N }, { 0, 0, 5, 70, 71, N - 1, N } } do
       local states = randn(#offsets - 1, heads, d, d):f32()
       for i, rule in ipairs(rules) do
         local name = ("%s %s %d, N = %d in %d"):format(type, rule.update, i, N, #offsets - 1)
         local packed = options_of(rule, { cu_seqlens = offsets })
-        compare(name, bound, N, linear, { q, k, v }, options_of(packed, { state = states }), "whole")
-        compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, packed, "whole")
+        compare(name, bound, N, linear, { q, k, v }, options_of(packed, { state = states }))
+        compare(name .. ", gradient", bound, N, linear_grad, { q, k, v, dO }, packed)
       end
       for _, decay in ipairs { 1, 0.9 } do
         local o = options_of(decay < 1 and { decay = decay } or {}, { cu_seqlens = offsets })
         local name = ("%s causal %g, N = %d in %d"):format(type, decay, N, #offsets - 1)
-        compare(name, bound, N, causal, { q, k, v }, o, "whole")
+        compare(name, bound, N, causal, { q, k, v }, o)
         for _, exchange in ipairs { "all-scan", "all-gather" } do
           compare(name, bound, N, causal, { q, k, v }, o, exchange)
         end
-        compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o, "whole")
+        compare(name .. ", gradient", bound, N, causal_grad, { q, k, v, dO }, o)
       end
       for _, masked in ipairs { true, false } do
         local name = ("%s softmax %s, N = %d in %d"):format(type, masked, N, #offsets - 1)
         local o = { causal = masked, cu_seqlens = offsets }
-        compare(name, bound, N, softmax, { q, k, v }, o, "whole")
-        compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, o, "whole")
+        compare(name, bound, N, softmax, { q, k, v }, o)
+        compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, o)
       end
     end
     for _, masked in ipairs { true, false } do
@@ -224,7 +224,7 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
     compare(name .. ", packed", bound, N, linear, { q, k, v },
       { update = "gated_delta", log_decay = weak, beta = beta, cu_seqlens = two }, "all-scan")
     compare(name .. ", packed and normalized", bound, N, causal, { B[type](B), C[type](C), v },
-      { decay = 0.99, normalize = true, cu_seqlens = two }, "whole")
+      { decay = 0.99, normalize = true, cu_seqlens = two })
     -- Fewer dimensions.
     local function flat(x) return x(1) end
     compare(name .. ", three dimensions", bound, N, causal, { flat(q), flat(k), flat(v) }, { decay = 0.99 }, "whole")

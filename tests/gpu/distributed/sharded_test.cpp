@@ -676,10 +676,6 @@ TEST_CASE("gpu: calls on several GPUs name what they cannot use", "[gpu][nccl][s
     gpu::CausalOptions o;
     o.method = "vanilla";
     CHECK(message(s, o) == "method: \"vanilla\" carries no state, expected one that does with shards");
-    s.sharded = true;
-    o.method = "auto", o.cu_seqlens = {0, 30, 70};
-    CHECK(message(s, o) ==
-          "cu_seqlens: given with sharded = true, expected whole tensors: the offsets are of the whole sequence");
 }
 
 namespace {

@@ -99,33 +99,88 @@ const std::string every_call = begin + R"(
   print("as one worker, on", mpi_size())
 )";
 
-// Packed sequences, one of them empty, and heads that forget.
+// Packed sequences, some of them empty, whole and in parts of the ranks' own, and heads that forget.
 const std::string packed_calls = begin + R"(
-  local N = 130
-  local packed = {0, N // 3, N // 3, N}
-  local q, k, v, dO = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64"), randn(1, 2, N, 5, "f64"),
-    randn(1, 2, N, 5, "f64")
-  for _, exchange in ipairs{"ring", "heads"} do
-    local more = {engine = "mpi", exchange = exchange}
-    for _, o in ipairs{{decay = {0.9, 0.99}, cu_seqlens = packed, method = "lightning-attention-2"},
-      {decay = {0.5, 0.6}, cu_seqlens = packed, normalize = true, method = "row-based"}} do
-      local O, S = causal_linear_attention(q, k, v, with(o, {return_state = true}))
-      local O2, S2 = causal_linear_attention(q, k, v, with(with(o, more), {return_state = true}))
-      near("packed causal", O2, O) near("packed states", S2, S)
-      local g = causal_linear_attention_grad(q, k, v, dO, with(o, {method = "auto"}))
-      local g2 = causal_linear_attention_grad(q, k, v, dO, with(with(o, more), {method = "auto"}))
-      for name, t in sorted(g) do near("packed " .. name, g2[name], t) end
+  local N, me, p = 130, mpi_rank(), mpi_size()
+  -- The rank's tokens: chunks of 64, or of the first rank 37, and of the others as many as they get.
+  local function uneven(x, dim)
+    local rest = p > 1 and (N - 37) // (p - 1) or 0
+    local from, to = 37 + (me - 1) * rest + 1, 37 + me * rest
+    if me == 0 then from, to = 1, 37 end
+    if me == p - 1 then to = N end
+    local at = {":", ":", {from, to}}
+    if ndims(x) == 4 then at[4] = ":" end
+    return x(table.unpack(at))
+  end
+  local parted = 0
+  -- The results of call(tensors, options), by names, of whole tensors and of parts.
+  local function compare(name, call, tensors, o, exchanges)
+    local want = call(tensors, o)
+    for _, exchange in ipairs(exchanges) do
+      local got = call(tensors, with(o, {engine = "mpi", exchange = exchange}))
+      for key, x in sorted(want) do near(name .. " " .. key, got[key], x) end
+      for _, part in ipairs{shard, uneven} do
+        local mine, own = {}, with(o, {engine = "mpi", exchange = exchange, sharded = true})
+        for i, x in ipairs(tensors) do mine[i] = part(x, 3) end
+        for _, key in ipairs{"log_decay", "beta"} do own[key] = o[key] and part(o[key], 3) end
+        got = call(mine, own)
+        for key, x in sorted(want) do
+          local y = got[key]
+          if key ~= "state" and key ~= "dstate" and key ~= "ddecay" then
+            y = unshard(y, 3)
+            parted = parted + 1
+          end
+          near(name .. " in parts, " .. key, y, x)
+        end
+      end
     end
-    local o = {cu_seqlens = packed}
-    near("packed softmax", softmax_attention(q, k, v, with(o, more)), softmax_attention(q, k, v, o))
-    local g, g2 = softmax_attention_grad(q, k, v, dO, o), softmax_attention_grad(q, k, v, dO, with(o, more))
-    for name, t in sorted(g) do near("packed softmax " .. name, g2[name], t) end
+  end
+  local function linear(x, o)
+    local O, state = linear_attention(x[1], x[2], x[3], o)
+    return {O = O, state = state}
+  end
+  local function linear_grad(x, o) return linear_attention_grad(x[1], x[2], x[3], x[4], o) end
+  local function causal(x, o)
+    local O, state = causal_linear_attention(x[1], x[2], x[3], with(o, {return_state = true}))
+    return {O = O, state = state}
+  end
+  local function causal_grad(x, o)
+    return causal_linear_attention_grad(x[1], x[2], x[3], x[4], with(o, {method = "auto"}))
+  end
+  local function softmax(x, o)
+    local O, lse = softmax_attention(x[1], x[2], x[3], with(o, {return_lse = true}))
+    return {O = O, lse = lse}
+  end
+  local function softmax_grad(x, o) return softmax_attention_grad(x[1], x[2], x[3], x[4], o) end
+
+  local q, k, v, dO = rand(1, 2, N, 6, "f64"), rand(1, 2, N, 6, "f64") * 0.5, randn(1, 2, N, 5, "f64"),
+    randn(1, 2, N, 5, "f64")
+  for _, offsets in ipairs{{0, N // 3, N // 3, N}, {0, 0, 37, 64, 65, N, N}} do
+    local state = randn(#offsets - 1, 2, 6, 5, "f64")
+    local packed, ring = {cu_seqlens = offsets}, {"ring", "heads"}
+    for _, update in ipairs{"linear", "gated", "delta", "gated_delta"} do
+      local o = with(packed, {update = update, state = state, chunk = 16})
+      if update:find("gated") then o.log_decay = -rand(1, 2, N, "f64") end
+      if update:find("delta") then o.beta = rand(1, 2, N, "f64") end
+      compare("packed " .. update, linear, {q, k, v}, o, {"ring", "all-scan", "all-gather", "heads"})
+      compare("packed gradient of " .. update, linear_grad, {q, k, v, dO}, with(o, {dstate = state}), ring)
+    end
+    for _, o in ipairs{{decay = {0.9, 0.99}, method = "lightning-attention-2", state = state},
+      {decay = {0.5, 0.6}, normalize = true, method = "row-based"}} do
+      compare("packed causal", causal, {q, k, v}, with(o, packed), {"ring", "all-scan", "heads"})
+      compare("packed causal gradient", causal_grad, {q, k, v, dO}, with(o, packed), ring)
+    end
+    for _, masked in ipairs{true, false} do
+      local o = with(packed, {causal = masked})
+      compare("packed softmax", softmax, {q, k, v}, o, ring)
+      compare("packed softmax gradient", softmax_grad, {q, k, v, dO}, o, ring)
+    end
   end
   local o = {update = "gated", log_decay = -1 - rand(1, 2, N, "f64"), deterministic = "run", chunk = 16}
   local O, S = linear_attention(q, k, v, o)
   local O2, S2, report = linear_attention(q, k, v, with(o, {engine = "mpi"}))
   near("forgetful O", O2, O) near("forgetful state", S2, S)
-  print("packed, on", mpi_size())
+  print("packed, on", mpi_size(), parted)
 )";
 
 TEST_CASE("under mpirun every number of ranks computes a sequence as one does", "[lua][sharded][mpi]") {
@@ -137,11 +192,11 @@ TEST_CASE("under mpirun every number of ranks computes a sequence as one does", 
         CHECK(output.status == 0);
         CHECK(output.out == "as one worker, on\t" + std::to_string(ranks) + "\n");
     }
-    for (const int ranks : {2, 3, 8}) {
+    for (const int ranks : {1, 2, 3, 8}) {
         INFO(ranks);
         const Output output = run_mpi_script(ranks, packed_calls);
         INFO(output.err);
-        CHECK(output.out == "packed, on\t" + std::to_string(ranks) + "\n");
+        CHECK(output.out == "packed, on\t" + std::to_string(ranks) + "\t536\n");
     }
 }
 
@@ -161,6 +216,9 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         .. told(softmax_attention, q, k, v, {engine = "mpi", causal = me == 0})
         .. told(causal_linear_attention, q, k, v, {engine = "mpi", decay = me == 1 and 0.5 or 0.9})
         .. told(linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
+        .. told(linear_attention, q, k, v, {sharded = true, cu_seqlens = me == 1 and {0, 7, 60} or {0, 9, 60}})
+        .. told(linear_attention, q, k, v, {sharded = true, cu_seqlens = me == 1 and {0, 60} or nil})
+        .. told(softmax_attention, q, k, v, {sharded = true, cu_seqlens = {0, 9, 20}})
         .. told(linear_attention_grad, q, k, v, v, {engine = "mpi", sharded = me == 1})
         .. told(causal_linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
         .. told(softmax_attention, q, k, v, {engine = "mpi", sharded = me == 1})
@@ -172,6 +230,9 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
          "call: softmax_attention on rank 1, expected linear_attention like rank 0",
          "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
          "sharded: true on rank 1, expected false like rank 0",
+         "cu_seqlens: an offset of 7 on rank 1, expected 9 like rank 0",
+         "cu_seqlens: number of offsets 2 on rank 1, expected 0 like rank 0",
+         "cu_seqlens: 20 as its last offset, expected 60, the tokens",
          "sizes: a length of 10 on rank 1, expected 5 like rank 0",
          "x: another dimension of 4 on rank 1, expected 5 like rank 0"});
 }
