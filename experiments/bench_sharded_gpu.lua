@@ -6,6 +6,7 @@
 --   --length 131072 --heads 32 --dim 128  standard normal, keys of length 1, BFloat16, one batch
 --   --queries 32768 --softmax 16          of softmax attention the length and the heads
 --   --exchange auto                       what processes exchange: auto, ring, all-scan, all-gather, heads; several too
+--   --packed 1                            sequences of the same length that the tokens are, one behind the other
 --   --whole                               every process has the whole tensors, not its part of them alone
 --   --rounds 9                            the median is shown
 --
@@ -15,8 +16,8 @@
 -- test (tests/gpu/distributed/processes.lua).
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { length = 131072, queries = 32768, heads = 32,
-  softmax = 16, dim = 128, rounds = 9, exchange = { "auto" }, whole = false }, { length = { 1 }, queries = { 1 },
-  heads = { 1 }, softmax = { 1 }, dim = { 1 }, rounds = { 1 },
+  softmax = 16, dim = 128, rounds = 9, packed = 1, exchange = { "auto" }, whole = false }, { length = { 1 },
+  queries = { 1 }, heads = { 1 }, softmax = { 1 }, dim = { 1 }, rounds = { 1 }, packed = { 1 },
   exchange = { "auto", "ring", "all-scan", "all-gather", "heads" } })
 local there, why = has_gpu()
 if not there then
@@ -38,6 +39,15 @@ local a, b, c = softmax_input(), softmax_input(), softmax_input()
 local slopes = {} -- ALiBi's
 for i = 1, h do slopes[i] = math.exp(-2 ^ (-8 * i / h)) end
 
+-- The offsets of the packed sequences in the tokens of all processes; nil where there is one.
+local function offsets(own)
+  if options.packed == 1 then return nil end
+  local all, out = parts and own * p or own, {}
+  for i = 0, options.packed do out[i + 1] = all * i // options.packed end
+  return out
+end
+local of_tokens, of_queries = offsets(n), offsets(m)
+
 local rows = {}
 local function row(name, exchange, call)
   local times, report = {}, nil
@@ -54,7 +64,7 @@ local function row(name, exchange, call)
 end
 for _, exchange in ipairs(options.exchange) do
   local function with(more)
-    local out = { exchange = exchange }
+    local out = { exchange = exchange, cu_seqlens = of_tokens }
     if parts then out.sharded = true else out.engine = "nccl" end
     for key, value in pairs(more) do out[key] = value end
     return out
@@ -71,15 +81,18 @@ for _, exchange in ipairs(options.exchange) do
   row("linear_attention, gated_delta", exchange, function() return linear_attention(q, k, v, gated_delta) end)
   if rings then
     row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, gated_delta) end)
-    row("softmax_attention, causal", exchange, function() return softmax_attention(a, b, c, with {}) end)
-    row("its gradient, causal", exchange, function() return softmax_attention_grad(a, b, c, c, with {}) end)
+    local causal = with {}
+    causal.cu_seqlens = of_queries
+    row("softmax_attention, causal", exchange, function() return softmax_attention(a, b, c, causal) end)
+    row("its gradient, causal", exchange, function() return softmax_attention_grad(a, b, c, c, causal) end)
   end
 end
 
 print(tostring(machine()))
 display(text_table(rows, {
-  title = string.format("%d process%s with a GPU each: N = %d, %d heads (softmax %d, %d), d = %d, BFloat16", p,
-    p == 1 and "" or "es", options.length, h, options.queries, options.softmax, d),
+  title = string.format("%d process%s with a GPU each: N = %d, %d heads (softmax %d, %d), d = %d, BFloat16%s", p,
+    p == 1 and "" or "es", options.length, h, options.queries, options.softmax, d,
+    options.packed > 1 and string.format(", %d packed sequences", options.packed) or ""),
   columns = { { key = "call" }, { key = "exchange" }, { key = "time", unit = "seconds" },
     { key = "waiting", unit = "seconds" }, { key = "sent", unit = "bytes" } },
 }))
