@@ -37,18 +37,18 @@ struct Cut {
 };
 
 // Whether a call that asks for no exchange goes by heads: the ring of a causal call has pieces to merge and, of parts
-// of the processes' own, tokens to move to its zigzag and back. Two GPUs take 0.3 to 0.95 times as long by heads for
-// 4096 to 131072 tokens, forward and backward (docs/kernels/sharded.md), where each has as many of them.
-bool heads_are_shorter(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, const Sharding& sharding,
-                       const Workers& workers) {
-    return sharding.exchange == "auto" && sharding.sizes.empty() && n.causal && cu_seqlens.empty() && workers.p > 1 &&
+// of the processes' own, tokens to move to its zigzag and back, in pieces of every packed sequence. Two GPUs take 0.3
+// to 0.95 times as long by heads for 4096 to 131072 tokens, forward and backward (docs/kernels/sharded.md), where each
+// has as many of them.
+bool heads_are_shorter(const attention::Sizes& n, const Sharding& sharding, const Workers& workers) {
+    return sharding.exchange == "auto" && sharding.sizes.empty() && n.causal && workers.p > 1 &&
            n.heads % workers.p == 0;
 }
 
 // The same on all ranks before any work.
 Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, const Sharding& sharding,
            const Workers& workers) {
-    const bool by_heads = sharding.exchange == "heads" || heads_are_shorter(n, cu_seqlens, sharding, workers);
+    const bool by_heads = sharding.exchange == "heads" || heads_are_shorter(n, sharding, workers);
     if (!by_heads && sharding.exchange != "auto" && sharding.exchange != "ring")
         fail("exchange: \"", sharding.exchange, "\", expected \"ring\" or \"heads\" for softmax attention");
     if (n.causal && n.N != n.M)

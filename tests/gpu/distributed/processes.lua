@@ -133,6 +133,10 @@ local function softmax_grad(x, o)
   return { dq = g.dq or g.dB, dk = g.dk or g.dC, dv = g.dv or g.dV }
 end
 
+local function softmax_exchange(masked, k)
+  return function(ranks) return masked and size(k, 2) % ranks == 0 and "heads" or "ring" end
+end
+
 local heads, d = 3, narrow and 16 or 64
 for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
   for _, type in ipairs { "f32", "bf16" } do
@@ -202,14 +206,14 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
         local name = ("%s softmax %s, N = %d in %d"):format(type, masked, N, #offsets - 1)
         local o = { causal = masked, cu_seqlens = offsets }
         compare(name, bound, N, softmax, { q, k, v }, o)
+        check_exchange(name, softmax_attention, { q, k, v }, o, softmax_exchange(masked, k))
         compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, o)
       end
     end
     for _, masked in ipairs { true, false } do
       local name = ("%s softmax %s, N = %d"):format(type, masked, N)
       compare(name, bound, N, softmax, { q, k, v }, { causal = masked })
-      check_exchange(name, softmax_attention, { q, k, v }, { causal = masked },
-        function(ranks) return masked and size(k, 2) % ranks == 0 and "heads" or "ring" end)
+      check_exchange(name, softmax_attention, { q, k, v }, { causal = masked }, softmax_exchange(masked, k))
       compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = masked })
     end
     -- Four heads of values that share two of keys and queries, which the exchange of heads alone has.
