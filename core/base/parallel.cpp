@@ -179,6 +179,8 @@ int threads() noexcept {
     return wanted.load();
 }
 
+int threads_here() noexcept { return inside_task ? 1 : threads(); }
+
 std::string threads_fault() {
     if (threads_asked_for() >= 0) return "";
     return sentence("CAUSEWAY_THREADS: ", std::getenv("CAUSEWAY_THREADS"), ", expected a number from 1 to ",

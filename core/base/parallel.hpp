@@ -8,7 +8,8 @@
 
 namespace causeway {
 
-int threads() noexcept;  // worker threads, the calling one among them
+int threads() noexcept;       // worker threads, the calling one among them
+int threads_here() noexcept;  // that parallel_for spreads over where it is called: inside a task one
 
 // Throws Error unless 1 <= n <= 1024.
 void set_threads(int n);

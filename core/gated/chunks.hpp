@@ -54,7 +54,8 @@ public:
         pack_rows(h.S + from, h.dk, columns_, h.dv, S_.data(), h.dk);
     }
 
-    void advance(Index start, Index n) {
+    // M: Λ ⊙ K Kᵀ up to the diagonal, [n, c in whole panels], where it has been made, with one gate a head or none.
+    void advance(Index start, Index n, const T* M = nullptr) {
         n_ = n;
         start_ = start;
         K_ = h_.k + start * h_.dk;
@@ -68,14 +69,14 @@ public:
                 K_, h_.group, [&](Index i) { return query(i); }, a_.data(), n, h_.dk, A_.data(), c_ * keys_,
                 h_.beta ? M_.data() : nullptr, keys_, factors_.data(), keys_scaled_.data(), scaled_.data());
         } else {
-            pack_transposed(K_, n, h_.dk, transposed_.data());
-            if (h_.beta) scores(K_, M_.data());
+            if (h_.group > 0 || !M) pack_transposed(K_, n, h_.dk, transposed_.data());
+            if (h_.beta && !M) scores(K_, M_.data());
             for (Index i = 0; i < h_.group; ++i) scores(query(i), A_.data() + i * c_ * keys_);
         }
         if (h_.beta) {
             const T* K = channels_ ? times_e(K_) : K_;
             each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) {
-                solve_tile<decltype(rows)::value, decltype(vectors)::value>(K, V, i, at);
+                solve_tile<decltype(rows)::value, decltype(vectors)::value>(K, V, M ? M : M_.data(), i, at);
             });
         } else {
             pack_rows(V, n, columns_, h_.dv, U_.data(), c_);
@@ -177,11 +178,11 @@ private:
 
     // u_t = β_t (v_t - e_t ⊙ k_t S_0 - Σ_{j<t} M_tj u_j)
     template <int R, int NV>
-    void solve_tile(const T* K, const T* V, Index i, Index at) {
+    void solve_tile(const T* K, const T* V, const T* scores, Index i, Index at) {
         simd::Tile<T, R, NV> t;
         state_product(t, K, i, at);
         T* U = U_.data() + at * c_;
-        const T* M = M_.data() + i * keys_;
+        const T* M = scores + i * keys_;
         t.multiply(M, keys_, 1, U, W, i);
         const Index columns = columns_ - at;
 #pragma GCC unroll 16

@@ -19,8 +19,8 @@ struct ChunkOperands {
 
     static Index whole(Index n) { return panels<T>(n) * W; }
 
-    // For chunks of up to c tokens.
-    ChunkOperands(const GradHead<T>& given, Index longest)
+    // For chunks of up to c tokens. with_states: those before the chunks are given to load() in any case.
+    ChunkOperands(const GradHead<T>& given, Index longest, bool with_states = false)
         : grad(given),
           head(given.in),
           c(longest),
@@ -30,7 +30,7 @@ struct ChunkOperands {
           delta(head.beta != nullptr),
           per_head(head.gates == 1),
           per_channel(head.gates > 1),
-          plain(!delta && head.gates == 0) {
+          plain(!delta && head.gates == 0 && !with_states) {
         for (auto* buffer : {&Kp, &Qp, &Dp, &Xp, &E}) std::fill_n(buffer->data(), buffer->size(), T(0));
         pack_rows(grad.dS, head.dk, head.dv, head.dv, E.data(), head.dk);
         if (!plain) return;
@@ -109,8 +109,8 @@ struct ChunkOperands {
         }
     }
 
-    // Products of gates, and the copies of rows that products read.
-    void make_rows() {
+    // Products of gates, and the copies of rows that products read; with_values false: those that scores() reads.
+    void make_rows(bool with_values = true) {
         const Index dk = head.dk;
         if (per_channel) {
             gated::channel_gates(a.data(), n, wide_k, e.data(), w.data());
@@ -126,6 +126,7 @@ struct ChunkOperands {
             pack_transposed(K, n, dk, Kt.data());
             pack_rows(K, n, dk, dk, Kp.data(), c);
         }
+        if (!with_values) return;
         if (delta) make_delta_rows();
         pack_values();
     }
@@ -231,7 +232,7 @@ struct ChunkOperands {
     const gated::Head<T>& head;
     Index c, keys, wide_k, wide_v;      // longest chunk; the same, dk and dv in whole panels
     bool delta, per_head, per_channel;  // per_head: one gate a head
-    bool plain;                         // neither gates nor delta rule
+    bool plain;                         // neither gates nor delta rule, and no states: forward() has made dq
     Index group = head.group, rows_k = c * wide_k, rows_v = c * wide_v, square = c * keys;
     Buffer<T> A{group * square}, dA{group * square}, M{delta ? square : 0},
         dM{delta ? square : 0};  // [group, c, keys], [c, keys]; with one gate a head dA and dM are times Λ
@@ -255,7 +256,6 @@ struct ChunkOperands {
     Index start = 0, n = 0;
     const T* S0 = nullptr;
     const T* K = nullptr;
-    T through = T(0);
 };
 
 }  // namespace causeway::gradient

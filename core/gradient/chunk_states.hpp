@@ -40,6 +40,18 @@ public:
         return padded_.data();
     }
 
+    // To the panels of a state of which these are the columns from `from` on, a multiple of the lanes of a vector.
+    void copy_to(Index i, T* panels, Index from) const {
+        constexpr Index L = simd::lanes<T>;
+        const T* kept = kept_.data() + i * rows_ * (whole_ + rest_);
+        for (Index x = 0; x < whole_ + rest_; x += L) {
+            const Index stride = x < whole_ ? W : rest_, n = std::min(L, whole_ + rest_ - x);
+            const T* column = kept + x / W * W * rows_ + x % W;
+            T* into = panels + (from + x) / W * W * rows_ + (from + x) % W;
+            for (Index e = 0; e < rows_; ++e) std::copy_n(column + e * stride, n, into + e * W);
+        }
+    }
+
 private:
     Index rows_, whole_, rest_;
     Buffer<T> kept_, padded_;

@@ -177,7 +177,7 @@ inline void key_tile(ChunkOperands<T>& op, Index i, Index at) {
         store_row<T, NV>(op.grad.dk + (op.start + i + row) * op.head.dk + at, t.acc[row], columns);
 }
 
-// dS_0 = e_last ⊙ E + Qeᵀ D - Keᵀ dX, in rows e ...; through is the sum of e_last ⊙ S_0 ⊙ E.
+// dS_0 = e_last ⊙ E + Qeᵀ D - Keᵀ dX, in rows e ...
 template <int R, int NV, class T>
 inline void state_tile(ChunkOperands<T>& op, Index e, Index at) {
     constexpr Index L = simd::lanes<T>, W = panel_width<T>;
@@ -192,23 +192,34 @@ inline void state_tile(ChunkOperands<T>& op, Index e, Index at) {
         t.multiply((op.head.gates > 0 ? op.Qe.data() + q * op.c * op.wide_k : op.queries(q)) + e, 1, op.key_stride(),
                    op.Dp.data() + q * op.c * op.wide_v + at * op.c, W, op.n);
     T* E = op.E.data() + at * op.head.dk + e * W;
-    simd::Vector<T> sum = {};
     for (int row = 0; row < R; ++row) {
         const T carry = op.per_head ? op.e[op.n - 1] : op.per_channel ? op.e[(op.n - 1) * op.wide_k + e + row] : T(1);
-        for (int v = 0; v < NV; ++v) {
-            const simd::Vector<T> before = carry * simd::load(E + row * W + v * L);
-            if (op.per_head) sum += before * simd::load(op.S0 + at * op.head.dk + (e + row) * W + v * L);
-            simd::store(E + row * W + v * L, before + t.acc[row][v]);
-        }
+        for (int v = 0; v < NV; ++v)
+            simd::store(E + row * W + v * L, carry * simd::load(E + row * W + v * L) + t.acc[row][v]);
     }
-    if (op.per_head) op.through += simd::sum<T>(sum);
 }
 
-// dg_s = Σ_{t>=s} (Σ_{j<s} Z_tj + older_t) + Σ_{j<s} later_j + through: rows of Z are added from the last to row s,
-// and of these sums the first s.
+// With a gate per head, <e_last ⊙ S_0, E>.
+template <class T>
+inline T through_chunk(const ChunkOperands<T>& op) {
+    constexpr Index L = simd::lanes<T>, W = panel_width<T>;
+    const T carry = op.e[op.n - 1];
+    simd::Vector<T> sum = {};
+    for (Index at = 0; at < op.head.dv; at += W)
+        for (Index e = 0; e < op.head.dk; ++e)
+            for (Index v = 0; v < std::min(W, op.head.dv - at); v += L) {
+                const Index place = at * op.head.dk + e * W + v;
+                sum += carry * simd::load(op.E.data() + place) * simd::load(op.S0 + place);
+            }
+    return simd::sum<T>(sum);
+}
+
+// dg_s = Σ_{t>=s} (Σ_{j<s} Z_tj + older_t) + Σ_{j<s} later_j + what passes through the chunk: rows of Z are added from
+// the last to row s, and of these sums the first s.
 template <class T>
 inline void gate_gradients(ChunkOperands<T>& op) {
     constexpr Index L = simd::lanes<T>;
+    const T through = through_chunk(op);
     T* columns = op.Z.data() + (op.n - 1) * op.keys;  // Σ_{t>=s} Z_tj for j < s, in place of the last row
     T older = T(0);
     for (Index s = op.n - 1; s >= 0; --s) {
@@ -216,7 +227,7 @@ inline void gate_gradients(ChunkOperands<T>& op) {
         if (row != columns)
             for (Index j = 0; j < s; ++j) columns[j] += row[j];
         older += op.older[s];
-        T sum = op.through + older;
+        T sum = through + older;
         simd::Vector<T> total = {};
         Index j = 0;
         for (; j + L <= s; j += L) total += simd::load(columns + j);

@@ -8,94 +8,15 @@
 // tiles (chunk_tiles.hpp), and what is different with a gate per key channel (channel_gradients.hpp).
 #include "core/gradient/chunkwise.hpp"
 
+#include "core/base/parallel.hpp"
 #include "core/gated/chunks.hpp"
-#include "core/gradient/channel_gradients.hpp"
+#include "core/gradient/chunk.hpp"
 #include "core/gradient/chunk_passes.hpp"
-#include "core/gradient/chunk_tiles.hpp"
+#include "core/gradient/chunks_at_once.hpp"
 #include "core/gradient/forms.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway::gradient {
-namespace {
-
-// Without gates and delta rule, chunks in order: Sᵀ += Vᵀ K.
-template <class T>
-void advance_state(ChunkOperands<T>& op) {
-    constexpr Index L = simd::lanes<T>, W = panel_width<T>;
-    op.each_tile(op.head.dv, op.head.dk, [&](auto rows, auto vectors, Index j, Index at) {
-        constexpr int R = decltype(rows)::value, NV = decltype(vectors)::value;
-        simd::Tile<T, R, NV> t;
-        T* S = op.St.data() + at * op.wide_v + j * W;
-        for (int row = 0; row < R; ++row)
-            for (int v = 0; v < NV; ++v) t.acc[row][v] = simd::load(S + row * W + v * L);
-        t.multiply(op.values() + j, 1, op.head.dv, op.Kp.data() + at * op.c, W, op.n);
-        for (int row = 0; row < R; ++row)
-            for (int v = 0; v < NV; ++v) simd::store(S + row * W + v * L, t.acc[row][v]);
-    });
-}
-
-// dq of all tokens of the chunk for query head q, from the products dA.
-template <class T>
-void query_tiles(ChunkOperands<T>& op, Index q, const T* dA) {
-    op.each_tile(op.n, op.head.dk, [&](auto rows, auto vectors, Index i, Index at) {
-        query_tile<decltype(rows)::value, decltype(vectors)::value>(op, q, dA, i, at);
-    });
-}
-
-// Without gates and delta rule, chunks in order: dq of tokens [start, start + n), and Sᵀ goes on.
-template <class T>
-void forward(ChunkOperands<T>& op, Index start, Index n) {
-    op.load(start, n, nullptr);
-    op.prefetch_next();
-    pack_rows(op.K, n, op.head.dk, op.head.dk, op.Kp.data(), op.c);
-    op.pack_values();
-    for (Index q = 0; q < op.head.group; ++q) {
-        score_gradients<T>(op, op.output_gradient(q), T(1), nullptr, op.dA.data());
-        query_tiles<T>(op, q, op.dA.data());
-    }
-    advance_state(op);
-}
-
-// Chunks in reverse: tokens [start, start + n), of which S0 is the state before, in panels [panel][dk][W]; null after
-// forward(), where it is not needed.
-template <class T>
-void backward(ChunkOperands<T>& op, Index start, Index n, const T* S0) {
-    const Index square = op.c * op.keys;
-    op.load(start, n, S0);
-    op.prefetch_previous();
-    op.exponentiate_gates();
-    const gated::FlushUnderflow flush(op.head.gates > 0);
-    op.make_rows();
-    op.scores();
-    transpose_panels(op.E.data(), op.head.dk, op.head.dv, op.Et.data(), op.wide_v);
-    if (!op.plain) transpose_panels(S0, op.head.dk, op.head.dv, op.St.data(), op.wide_v);
-    std::fill_n(op.older.data(), n, T(0));
-    std::fill_n(op.later.data(), n, T(0));
-
-    op.template each_tile<true>(n, op.head.dv, [&](auto rows, auto vectors, Index i, Index at) {
-        value_tile<decltype(rows)::value, decltype(vectors)::value>(op, i, at);
-    });
-    for (Index q = 0; q < op.head.group; ++q)
-        score_gradients<T>(op, op.output_gradient(q), T(1), op.A.data() + q * square, op.dA.data() + q * square);
-    if (op.delta) score_gradients<T>(op, op.grad.dv + start * op.head.dv, T(-1), op.M.data(), op.dM.data());
-    if (op.per_channel) {
-        channel_gradients(op);
-        through_channels(op);
-    } else {
-        for (Index q = 0; !op.plain && q < op.head.group; ++q) query_tiles<T>(op, q, op.dA.data() + q * square);
-        op.each_tile(n, op.head.dk, [&](auto rows, auto vectors, Index i, Index at) {
-            key_tile<decltype(rows)::value, decltype(vectors)::value>(op, i, at);
-        });
-    }
-    op.through = T(0);
-    op.each_tile(op.head.dk, op.head.dv, [&](auto rows, auto vectors, Index e, Index at) {
-        state_tile<decltype(rows)::value, decltype(vectors)::value>(op, e, at);
-    });
-    if (op.per_head) gate_gradients(op);
-    if (op.delta) std::copy_n(op.dbeta.data(), n, op.grad.dbeta + start);
-}
-
-}  // namespace
 
 template <class T>
 ChunkPasses<T>::ChunkPasses(const GradHead<T>& d, Index c)
@@ -141,6 +62,8 @@ template class ChunkPasses<double>;
 
 template <class T>
 void run_chunkwise_grad(const GradProblem<T>& p) {
+    // The chunks of a head at once cost a third more than one after the other.
+    if (4 * p.all_heads() <= 3 * threads_here() && p.in.N > p.in.chunk) return run_chunks_at_once(p);
     each_head(p, [&](const GradHead<T>& head) {
         ChunkPasses<T> passes(head, p.in.chunk);
         passes.forward(nullptr);

@@ -2,6 +2,7 @@
 // the identities that the quotient obeys.
 #include "core/base/parallel.hpp"
 #include "tests/core/gradient/problems.hpp"
+#include "tests/threads.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -209,6 +210,7 @@ TEST_CASE("gradients of causal linear attention take no quadratic memory", "[gra
     const Index N = 4096, r = 24, d = 32;
     for (bool normalize : {false, true}) {
         CAPTURE(normalize);
+        const Threads before_test(1);
         const CausalInputs x = to(causal_inputs({1, 1, N, r, d, {0.99}, normalize, 12}, false), DType::f32);
         memory::reset_peak();
         const std::size_t before = memory::current();

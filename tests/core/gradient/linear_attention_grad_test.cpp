@@ -3,6 +3,7 @@
 #include "core/base/interrupt.hpp"
 #include "core/base/parallel.hpp"
 #include "tests/core/gradient/problems.hpp"
+#include "tests/threads.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -346,11 +347,37 @@ TEST_CASE("gradients do not depend on the number of threads", "[gradient]") {
     CHECK(difference_in_bits(five, one) == "");
 }
 
+// Heads that are fewer than threads: their chunks are computed at once.
+TEST_CASE("the gradient of one head on several threads has the bits of one thread", "[gradient]") {
+    GatedCase c;
+    c.seed = 170;
+    for (const auto& [N, dk, dv] : {std::tuple<Index, Index, Index>{150, 9, 7}, {65, 33, 70}, {131, 16, 131}})
+        for (const double gate : {0.1, static_cast<double>(INFINITY)}) {
+            c.N = N, c.dk = dk, c.dv = dv, c.gate = gate;
+            for (const GatedCase& kind : every_kind(c))
+                for (const DType type : {DType::f32, DType::f64}) {
+                    CAPTURE(kind, name(type));
+                    GradientInputs g = gradient_inputs(kind).to(type);
+                    for (const bool poisoned : {false, true}) {
+                        if (poisoned) g.dO.set(g.dO.size() / 2, NAN), g.in.k.set(g.in.k.size() / 3, INFINITY);
+                        const Poison poison;
+                        const Threads before(1);
+                        const LinearGradient one = gradient_of(g, "chunkwise", 32);
+                        for (const int n : {2, 3, 16}) {
+                            set_threads(n);
+                            CHECK(difference_in_bits(gradient_of(g, "chunkwise", 32), one) == "");
+                        }
+                    }
+                }
+        }
+}
+
 TEST_CASE("the chunkwise gradient stores a state per chunk and nothing quadratic", "[gradient]") {
-    for (Index N : {4096, 8192}) {
+    for (const auto& [N, n] : {std::pair<Index, int>{4096, 1}, {8192, 1}, {8192, 3}}) {
         GatedCase c;
         c.N = N, c.dk = 24, c.dv = 32, c.seed = 18;
-        CAPTURE(N);
+        CAPTURE(N, n);
+        const Threads before_test(n);
         const GradientInputs g = gradient_inputs(c).to(DType::f32);
         memory::reset_peak();
         const std::size_t before = memory::current();
@@ -360,8 +387,10 @@ TEST_CASE("the chunkwise gradient stores a state per chunk and nothing quadratic
         for (const auto& [name, grad] : named(got)) outputs += grad.bytes();
         const std::size_t states = static_cast<std::size_t>(N / 64 * c.dk * c.dv) * sizeof(float);
         CHECK(extra >= outputs + states);
-        CHECK(extra <=
-              outputs + states + (std::size_t(3) << 17));  // 64² and 64·(dk + dv) a few times each, padded to panels
+        // One head on several threads: twice the states, the scores A and M, and v, dO and dv once more.
+        const std::size_t at_once = static_cast<std::size_t>(N * (2 * 64 + 3 * c.dv)) * sizeof(float);
+        const std::size_t operands = std::size_t(3) << 17;  // 64² and 64·(dk + dv) a few times each, padded to panels
+        CHECK(extra <= outputs + (n == 1 ? states + operands : 2 * states + at_once + 3 * operands));
     }
 }
 
