@@ -3,18 +3,20 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
+#include <thread>
 #include <vector>
 
+#include "core/base/parallel.hpp"
 #include "core/exact/problem.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway::exact {
 
-// Elements from ... to - 1 of a state and of what a block adds to it: S ← carry S + D, and D becomes the state before
-// the block.
+// Of a state and what a block adds to it: S ← carry S + D, and D becomes the state before the block.
 template <class T>
-void combine(T* S, T* D, Index from, Index to, T carry) {
-    for (Index i = from; i < to; ++i) {
+void combine(T* S, T* D, Index size, T carry) {
+    for (Index i = 0; i < size; ++i) {
         const T before = S[i];
         S[i] = carry * before + D[i];
         D[i] = before;
@@ -37,63 +39,79 @@ void carry_in_order(const Problem<T>& p, Index b, Index head) {
         if (i + 1 == blocks && !p.state) return;
         block.delta(D.data());
         if (i == 0 && !p.state) std::swap(S, D);
-        else combine(S.data(), D.data(), 0, state_size, block.carry());
+        else combine(S.data(), D.data(), state_size, block.carry());
     }
     block.export_state(S.data(), p.state_of(head));
 }
 
-// One head by all threads, in waves of blocks: what all blocks of the wave add to the state, in parallel; one pass that
-// turns this into the states before each block; the outputs of all blocks, in parallel.
+// Heads [first, first + heads) by all threads: each takes the next block, computes what hangs on no other one, waits
+// until the blocks before it have added to the state, adds its own and lets the next one do so, and computes the
+// outputs from the state before it (a chained scan: D. Merrill and M. Garland, Single-pass Parallel Prefix Scan with
+// Decoupled Look-back, NVR-2016-002). A block that is waited for has been taken by a thread that runs.
 template <class Block, class T>
-class Waves {
+class ChainedBlocks {
 public:
-    Waves(const Problem<T>& p, Index b)
-        : p_(p), b_(b), blocks_((p.N + b - 1) / b), state_size_(Block::state_size(p)), S_(state_size_) {
-        const Index wave = std::min<Index>(blocks_, 4 * threads());
-        for (Index i = 0; i < wave; ++i) {
-            wave_.emplace_back(p, b);
-            D_.emplace_back(state_size_);
-        }
+    ChainedBlocks(const Problem<T>& p, Index b, Index first, Index heads)
+        : p_(p), b_(b), blocks_((p.N + b - 1) / b), first_(first), chains_(static_cast<std::size_t>(heads)) {
+        for (Chain& chain : chains_) chain.S = Buffer<T>(Block::state_size(p));
     }
 
-    void run(Index head) {
-        if (p_.state) wave_[0].import_state(p_.state_of(head), S_.data());
-        else std::fill_n(S_.data(), state_size_, T(0));
-        const auto wave = static_cast<Index>(wave_.size());
-        for (Index first = 0; first < blocks_; first += wave) run_wave(head, first, std::min(wave, blocks_ - first));
-        if (p_.state) wave_[0].export_state(S_.data(), p_.state_of(head));
+    void run() {
+        if (p_.state) each_state([](const Block& block, T* theirs, T* S) { block.import_state(theirs, S); });
+        const Index all = blocks_ * static_cast<Index>(chains_.size());
+        parallel_for(std::min<Index>(threads_here(), all), [&](Index) {
+            try {
+                Block block(p_, b_);
+                Buffer<T> D(Block::state_size(p_));
+                for (Index k; !ended_ && (k = next_.fetch_add(1)) < all;) compute(block, D.data(), k);
+            } catch (...) {
+                ended_ = true;
+                throw;
+            }
+        });
+        if (p_.state) each_state([](const Block& block, T* theirs, T* S) { block.export_state(S, theirs); });
     }
 
 private:
-    Block& block(Index i) { return wave_[static_cast<std::size_t>(i)]; }
-    T* delta(Index i) { return D_[static_cast<std::size_t>(i)].data(); }
+    struct alignas(64) Chain {
+        std::atomic<Index> added{0};  // blocks that have
+        Buffer<T> S;
+    };
 
-    void run_wave(Index head, Index first, Index count) {
-        const bool update = p_.state || first + count < blocks_;  // the state after the wave is wanted
-        parallel_for(count, [&](Index i) {
-            const Index start = (first + i) * b_;
-            block(i).load(head, start, std::min(b_, p_.N - start));
-            block(i).scores();
-            if (i + 1 < count || update) block(i).delta(delta(i));
-        });
-        each_block(
-            state_size_,
-            [&](Index from, Index n) {
-                for (Index i = 0; i < count; ++i) {
-                    if (i + 1 < count || update) combine(S_.data(), delta(i), from, from + n, block(i).carry());
-                    else std::copy_n(S_.data() + from, n, delta(i) + from);
-                }
-            },
-            4096);
+    // The k-th of all blocks, heads being the fast index: those of one head wait for each other.
+    void compute(Block& block, T* D, Index k) {
+        interrupt::check();
+        const auto heads = static_cast<Index>(chains_.size());
+        const Index i = k / heads, head = k % heads, start = i * b_;
+        Chain& chain = chains_[static_cast<std::size_t>(head)];
+        const bool adds = i + 1 < blocks_ || p_.state, starts = i == 0 && !p_.state;
+        block.load(first_ + head, start, std::min(b_, p_.N - start));
+        block.scores();
+        if (adds) block.delta(D);
+        for (int polls = 0; chain.added.load(std::memory_order_acquire) < i; ++polls) {
+            if (ended_) return;
+            if (polls > 100) std::this_thread::yield();
+        }
+        const Index size = Block::state_size(p_);
+        if (starts) std::copy_n(D, adds ? size : 0, chain.S.data());
+        else if (adds) combine(chain.S.data(), D, size, block.carry());
+        chain.added.store(i + 1, std::memory_order_release);
         const T* const none = nullptr;
-        parallel_for(count, [&](Index i) { block(i).output(first + i > 0 || p_.state ? delta(i) : none); });
+        block.output(starts ? none : adds ? D : chain.S.data());
+    }
+
+    template <class F>
+    void each_state(F&& f) {
+        const Block block(p_, b_);
+        for (std::size_t h = 0; h < chains_.size(); ++h)
+            f(block, p_.state_of(first_ + static_cast<Index>(h)), chains_[h].S.data());
     }
 
     const Problem<T>& p_;
-    Index b_, blocks_, state_size_;
-    std::vector<Block> wave_;
-    Buffer<T> S_;
-    std::vector<Buffer<T>> D_;
+    Index b_, blocks_, first_;
+    std::vector<Chain> chains_;
+    std::atomic<Index> next_{0};
+    std::atomic<bool> ended_{false};  // by an error
 };
 
 // All heads, in blocks of b tokens. Block does the arithmetic of one block:
@@ -105,18 +123,17 @@ private:
 //   void delta(T* D)             what the block adds to the state
 //   void import_state(const T*, T* S), void export_state(const T* S, T*)   from and to the caller's layout
 //   T carry()                    γ^n
-// Where there are enough heads, each is one task; the remaining ones go in waves. The arithmetic of a block is the same
-// either way, so the two agree bit for bit. Extra memory: a state and the scratch of Block for every head in flight, or
-// for every block of a wave.
+// Where there are enough heads, each is one task; the remaining ones are shared by all threads. The arithmetic of a
+// block is the same either way, so the two agree bit for bit. Extra memory: a state, what a block adds to it and the
+// scratch of Block for every thread, and a state for every head that is shared.
 template <class Block, class T>
 void each_carried_block(const Problem<T>& p, Index b) {
     if (p.N == 0) return;
-    const Index heads = p.all_heads(), crew = threads();
+    const Index heads = p.all_heads(), crew = threads_here();
     const Index whole = p.N <= b || heads >= 4 * crew ? heads : heads / crew * crew;
     parallel_for(whole, [&](Index h) { carry_in_order<Block>(p, b, h); });
     if (whole == heads) return;
-    Waves<Block, T> waves(p, b);
-    for (Index h = whole; h < heads; ++h) waves.run(h);
+    ChainedBlocks<Block, T>(p, b, whole, heads - whole).run();
 }
 
 }  // namespace causeway::exact

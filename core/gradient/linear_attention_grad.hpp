@@ -28,7 +28,8 @@ struct LinearGradient {
 // Float16 and BFloat16 are computed in Float32. options.mode chooses the form: "recurrent" is the definition
 // (core/gradient/recurrent.hpp: O(N·d_k·d_v) time and memory), "chunkwise" stores a state for each chunk
 // (core/gradient/chunkwise.hpp: O(N·(d_k·d_v + chunk·(d_k + d_v))) time, N/chunk·d_k·d_v memory; where heads are fewer
-// than threads twice that and O(N·(chunk + d_v)), core/gradient/chunks_at_once.hpp), "parallel" is one chunk. Throws Error naming the argument, OutOfMemory, Interrupted, Timeout.
+// than threads twice that and O(N·(chunk + d_v)), core/gradient/chunks_at_once.hpp), "parallel" is one chunk. Throws
+// Error naming the argument, OutOfMemory, Interrupted, Timeout.
 LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
                                      const LinearOptions& = {}, const std::optional<Tensor>& dstate = {});
 
