@@ -206,6 +206,16 @@ TEST_CASE("--help of every experiment tells the options that it knows", "[experi
     CHECK(found >= 16);
 }
 
+TEST_CASE("numbers of threads are compared", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output out = run_in(folder, {experiments + "threads.lua", "--length", "130", "--dim", "8", "--heads", "1,2",
+                                       "--threads", "1,3", "--rounds", "1"});
+    CHECK(out.status == 0);
+    CHECK(out.err == "");
+    CHECK(contains(out.out, "gated_delta, per channel, gradient"));
+    CHECK(contains(out.out, "3 threads"));
+}
+
 TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]") {
     const TemporaryFolder folder;
     struct Wrong {
@@ -223,6 +233,7 @@ TEST_CASE("the experiments refuse a bad value in one sentence", "[experiments]")
         {"bench_softmax", "--methods", "flesh", "\"flesh\", expected flash, standard or gradient"},
         {"bench_softmax", "--dim", "-8", "-8, expected a whole number of at least 1"},
         {"blocks", "--length", "0", "0, expected a whole number of at least 1"},
+        {"threads", "--threads", "0", "0, expected a whole number from 1 to 1024"},
         {"tour", "--device", "tpu", "\"tpu\", expected cpu or gpu"},
         {"fleet/cost", "--lengths", "1", "1, expected a whole number of at least 2"},
         {"fleet/cost", "--rate_length", "many", "\"many\", expected a number"},
