@@ -3,12 +3,10 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
-#include <thread>
 #include <vector>
 
-#include "core/base/parallel.hpp"
 #include "core/exact/problem.hpp"
+#include "core/kit/chained_scan.hpp"
 #include "core/kit/spread.hpp"
 
 namespace causeway::exact {
@@ -44,75 +42,55 @@ void carry_in_order(const Problem<T>& p, Index b, Index head) {
     block.export_state(S.data(), p.state_of(head));
 }
 
-// Heads [first, first + heads) by all threads: each takes the next block, computes what hangs on no other one, waits
-// until the blocks before it have added to the state, adds its own and lets the next one do so, and computes the
-// outputs from the state before it (a chained scan: D. Merrill and M. Garland, Single-pass Parallel Prefix Scan with
-// Decoupled Look-back, NVR-2016-002). A block that is waited for has been taken by a thread that runs.
+// Heads from `first` on, by all threads: blocks of a head are links of a chain, to which each adds its part of the
+// state.
 template <class Block, class T>
-class ChainedBlocks {
+class ChainedBlock {
 public:
-    ChainedBlocks(const Problem<T>& p, Index b, Index first, Index heads)
-        : p_(p), b_(b), blocks_((p.N + b - 1) / b), first_(first), chains_(static_cast<std::size_t>(heads)) {
-        for (Chain& chain : chains_) chain.S = Buffer<T>(Block::state_size(p));
-    }
+    ChainedBlock(const Problem<T>& p, Index b, Index first, std::vector<Buffer<T>>& states)
+        : p_(p), b_(b), blocks_((p.N + b - 1) / b), first_(first), states_(states), block_(p, b), D_(size()) {}
 
-    void run() {
-        if (p_.state) each_state([](const Block& block, T* theirs, T* S) { block.import_state(theirs, S); });
-        const Index all = blocks_ * static_cast<Index>(chains_.size());
-        parallel_for(std::min<Index>(threads_here(), all), [&](Index) {
-            try {
-                Block block(p_, b_);
-                Buffer<T> D(Block::state_size(p_));
-                for (Index k; !ended_ && (k = next_.fetch_add(1)) < all;) compute(block, D.data(), k);
-            } catch (...) {
-                ended_ = true;
-                throw;
-            }
-        });
-        if (p_.state) each_state([](const Block& block, T* theirs, T* S) { block.export_state(S, theirs); });
+    void prepare(Index chain, Index i) {
+        block_.load(first_ + chain, i * b_, std::min(b_, p_.N - i * b_));
+        block_.scores();
+        if (adds(i)) block_.delta(D_.data());
+    }
+    void add(Index chain, Index i) {
+        if (!adds(i)) return;
+        if (starts(i)) std::copy_n(D_.data(), size(), state(chain));
+        else combine(state(chain), D_.data(), size(), block_.carry());
+    }
+    void finish(Index chain, Index i) {
+        const T* const none = nullptr;
+        block_.output(starts(i) ? none : adds(i) ? D_.data() : state(chain));
     }
 
 private:
-    struct alignas(64) Chain {
-        std::atomic<Index> added{0};  // blocks that have
-        Buffer<T> S;
-    };
-
-    // The k-th of all blocks, heads being the fast index: those of one head wait for each other.
-    void compute(Block& block, T* D, Index k) {
-        interrupt::check();
-        const auto heads = static_cast<Index>(chains_.size());
-        const Index i = k / heads, head = k % heads, start = i * b_;
-        Chain& chain = chains_[static_cast<std::size_t>(head)];
-        const bool adds = i + 1 < blocks_ || p_.state, starts = i == 0 && !p_.state;
-        block.load(first_ + head, start, std::min(b_, p_.N - start));
-        block.scores();
-        if (adds) block.delta(D);
-        for (int polls = 0; chain.added.load(std::memory_order_acquire) < i; ++polls) {
-            if (ended_) return;
-            if (polls > 100) std::this_thread::yield();
-        }
-        const Index size = Block::state_size(p_);
-        if (starts) std::copy_n(D, adds ? size : 0, chain.S.data());
-        else if (adds) combine(chain.S.data(), D, size, block.carry());
-        chain.added.store(i + 1, std::memory_order_release);
-        const T* const none = nullptr;
-        block.output(starts ? none : adds ? D : chain.S.data());
-    }
-
-    template <class F>
-    void each_state(F&& f) {
-        const Block block(p_, b_);
-        for (std::size_t h = 0; h < chains_.size(); ++h)
-            f(block, p_.state_of(first_ + static_cast<Index>(h)), chains_[h].S.data());
-    }
+    Index size() const { return Block::state_size(p_); }
+    T* state(Index chain) { return states_[static_cast<std::size_t>(chain)].data(); }
+    bool adds(Index i) const { return i + 1 < blocks_ || p_.state; }
+    bool starts(Index i) const { return i == 0 && !p_.state; }
 
     const Problem<T>& p_;
     Index b_, blocks_, first_;
-    std::vector<Chain> chains_;
-    std::atomic<Index> next_{0};
-    std::atomic<bool> ended_{false};  // by an error
+    std::vector<Buffer<T>>& states_;
+    Block block_;
+    Buffer<T> D_;
 };
+
+template <class Block, class T>
+void carry_in_chains(const Problem<T>& p, Index b, Index first, Index heads) {
+    std::vector<Buffer<T>> states;
+    for (Index h = 0; h < heads; ++h) states.emplace_back(Block::state_size(p));
+    const auto each_state = [&](auto&& f) {
+        if (!p.state) return;
+        const Block block(p, b);
+        for (Index h = 0; h < heads; ++h) f(block, p.state_of(first + h), states[static_cast<std::size_t>(h)].data());
+    };
+    each_state([](const Block& block, T* theirs, T* S) { block.import_state(theirs, S); });
+    kit::chained_scan(heads, (p.N + b - 1) / b, [&] { return ChainedBlock<Block, T>(p, b, first, states); });
+    each_state([](const Block& block, T* theirs, T* S) { block.export_state(S, theirs); });
+}
 
 // All heads, in blocks of b tokens. Block does the arithmetic of one block:
 //   Block(p, b)                  scratch for blocks of up to b tokens
@@ -133,7 +111,7 @@ void each_carried_block(const Problem<T>& p, Index b) {
     const Index whole = p.N <= b || heads >= 4 * crew ? heads : heads / crew * crew;
     parallel_for(whole, [&](Index h) { carry_in_order<Block>(p, b, h); });
     if (whole == heads) return;
-    ChainedBlocks<Block, T>(p, b, whole, heads - whole).run();
+    carry_in_chains<Block>(p, b, whole, heads - whole);
 }
 
 }  // namespace causeway::exact

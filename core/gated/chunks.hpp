@@ -6,9 +6,10 @@
 //   U     e ⊙ K S_0 and the products with the rows of U before it in one tile, forward substitution within the tile
 //   O     e ⊙ Q S_0 + A U in one tile
 //   S     e_last ⊙ S_0 + (w ⊙ K)ᵀ U
-// Columns of the values never meet, so with fewer heads than threads the panels of a head are spread over tasks, each
-// with scores of its own; the arithmetic of a column is the same either way. Entries of later tokens never meet earlier
-// rows, not even times zero: Inf and NaN stay causal.
+// Columns of the values never meet, so with fewer heads than threads those of a head are spread over tasks, each with
+// scores of its own; without the delta rule nothing but S hangs on the chunks before, so that all threads take chunks
+// of a head (kit/chained_scan.hpp). The arithmetic of a column is the same every way. Entries of later tokens never
+// meet earlier rows, not even times zero: Inf and NaN stay causal.
 #pragma once
 
 #include <algorithm>
@@ -19,6 +20,15 @@
 
 namespace causeway::gated {
 
+// Columns [from, to) of a state in panels [panel][dk][W] to where the head has it.
+template <class T>
+void write_state(const T* panels, const Head<T>& h, Index from, Index to) {
+    constexpr Index W = panel_width<T>;
+    for (Index at = 0; at < to - from; at += W)
+        for (Index e = 0; e < h.dk; ++e)
+            std::copy_n(panels + at * h.dk + e * W, std::min(W, to - from - at), h.S + e * h.dv + from + at);
+}
+
 // The columns [from, to) of the values of one head, in chunks of up to c tokens.
 template <class T>
 class Chunks {
@@ -27,7 +37,8 @@ class Chunks {
     static constexpr Index W = panel_width<T>;
 
 public:
-    // `from` is a multiple of W. `residual`, where given [N, dv], gets v_t - S'ᵀ k_t of the delta rule: u_t before β_t.
+    // `from` is a multiple of the lanes of a vector. `residual`, where given [N, dv], gets v_t - S'ᵀ k_t of the delta
+    // rule: u_t before β_t.
     Chunks(const Head<T>& h, Index c, Index from, Index to, T* residual = nullptr)
         : h_(h),
           residual_(residual),
@@ -56,6 +67,43 @@ public:
 
     // M: Λ ⊙ K Kᵀ up to the diagonal, [n, c in whole panels], where it has been made, with one gate a head or none.
     void advance(Index start, Index n, const T* M = nullptr) {
+        load(start, n, M);
+        outputs();
+        const FlushUnderflow flush(h_.gates > 0);
+        each_tile(h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
+            state_tile<decltype(rows)::value, decltype(vectors)::value>(
+                i, at, [&](T carry, T* S, Vec added) { simd::store(S, carry * simd::load(S) + added); });
+        });
+    }
+
+    // advance() in four steps, without the delta rule: load(), addition(), add(), outputs(). Another head of the same
+    // problem and length may come next.
+    void take(const Head<T>& h) { h_ = h; }
+
+    // What a chunk adds to the state, of its size.
+    void addition(T* D) {
+        const FlushUnderflow flush(h_.gates > 0);
+        each_tile(h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
+            state_tile<decltype(rows)::value, decltype(vectors)::value>(
+                i, at, [&](T, T* S, Vec added) { simd::store(D + (S - S_.data()), added); });
+        });
+    }
+
+    // S, of which the outputs are made, is the state before the chunk, and that goes on.
+    void add(const T* D, T* state) {
+        const FlushUnderflow flush(h_.gates > 0);
+        for (Index at = 0; at < columns_; at += W)
+            for (Index e = 0; e < h_.dk; ++e)
+                for (Index v = 0; v < std::min(W, columns_ - at); v += L) {
+                    const Index place = at * h_.dk + e * W + v;
+                    const Vec before = simd::load(state + place);
+                    simd::store(S_.data() + place, before);
+                    simd::store(state + place, carry(e) * before + simd::load(D + place));
+                }
+    }
+
+    // Of tokens [start, start + n) all that hangs on no state, and with the delta rule U.
+    void load(Index start, Index n, const T* M = nullptr) {
         n_ = n;
         start_ = start;
         K_ = h_.k + start * h_.dk;
@@ -81,27 +129,24 @@ public:
         } else {
             pack_rows(V, n, columns_, h_.dv, U_.data(), c_);
         }
+    }
+
+    void outputs() {
+        const FlushUnderflow flush(h_.gates > 0);
         for (Index q = 0; q < h_.group; ++q) {
             const T* Q = channels_ ? times_e(query(q)) : query(q);
-            T* O = h_.O + (q * h_.step + start) * h_.dv + from_;
+            T* O = h_.O + (q * h_.step + start_) * h_.dv + from_;
             each_tile(n_, [&](auto rows, auto vectors, Index i, Index at) {
                 output_tile<decltype(rows)::value, decltype(vectors)::value>(Q, A_.data() + q * c_ * keys_, O, i, at);
             });
         }
-        each_tile(h_.dk, [&](auto rows, auto vectors, Index i, Index at) {
-            state_tile<decltype(rows)::value, decltype(vectors)::value>(i, at);
-        });
     }
 
     // S in panels [panel][dk][W].
     const Buffer<T>& state() const { return S_; }
 
     // Writes S where the head has it.
-    void finish() {
-        for (Index at = 0; at < columns_; at += W)
-            for (Index e = 0; e < h_.dk; ++e)
-                std::copy_n(S_.data() + at * h_.dk + e * W, std::min(W, columns_ - at), h_.S + e * h_.dv + from_ + at);
-    }
+    void finish() { write_state(S_.data(), h_, from_, from_ + columns_); }
 
 private:
     const T* query(Index i) const { return h_.q + (i * h_.step + start_) * h_.dk; }
@@ -229,23 +274,23 @@ private:
             for (int v = 0; v < NV; ++v) t.acc[row][v] *= e_[i + row];
     }
 
-    // Rows e ... of S.
-    template <int R, int NV>
-    void state_tile(Index e, Index at) {
+    // Rows e ... of what the chunk adds to S: store(carry, place in S, added).
+    template <int R, int NV, class Store>
+    void state_tile(Index e, Index at, Store&& store) {
         simd::Tile<T, R, NV> t;
         t.clear();
         t.multiply((h_.gates > 0 ? weighted_.data() : K_) + e, 1, h_.dk, U_.data() + at * c_, W, n_);
         T* S = S_.data() + at * h_.dk + e * W;
-        for (int row = 0; row < R; ++row) {
-            const T carry = h_.gates == 0 ? T(1) : h_.gates == 1 ? e_[n_ - 1] : e_[(n_ - 1) * h_.dk + e + row];
-            for (int v = 0; v < NV; ++v)
-                simd::store(S + row * W + v * L, carry * simd::load(S + row * W + v * L) + t.acc[row][v]);
-        }
+        for (int row = 0; row < R; ++row)
+            for (int v = 0; v < NV; ++v) store(carry(e + row), S + row * W + v * L, t.acc[row][v]);
     }
+
+    // What is left after the chunk of row e of the state before it.
+    T carry(Index e) const { return h_.gates == 0 ? T(1) : h_.gates == 1 ? e_[n_ - 1] : e_[(n_ - 1) * h_.dk + e]; }
 
     static constexpr int lines_per_tile = 16;
 
-    const Head<T>& h_;
+    Head<T> h_;
     T* residual_;
     Index c_, from_, columns_, keys_;  // longest chunk; columns of the values; c in whole panels
     bool channels_;

@@ -1,16 +1,66 @@
+#include <vector>
+
 #include "core/base/parallel.hpp"
 #include "core/gated/chunks.hpp"
 #include "core/gated/forms.hpp"
+#include "core/kit/chained_scan.hpp"
 
 namespace causeway::gated {
 
+namespace {
+
+// A chunk as a link in the chain of its head, without the delta rule.
+template <class T>
+class ChainedChunk {
+public:
+    ChainedChunk(const Problem<T>& p, Index c, std::vector<Buffer<T>>& states)
+        : p_(p), c_(c), states_(states), head_(p.head(0)), chunks_(head_, c, 0, p.dv), D_(chunks_.state().size()) {}
+
+    void prepare(Index head, Index i) {
+        chunks_.take(p_.head(head));
+        chunks_.load(i * c_, std::min(c_, head_.N - i * c_));
+        chunks_.addition(D_.data());
+    }
+    void add(Index head, Index) { chunks_.add(D_.data(), states_[static_cast<std::size_t>(head)].data()); }
+    void finish(Index, Index) { chunks_.outputs(); }
+
+private:
+    const Problem<T>& p_;
+    Index c_;
+    std::vector<Buffer<T>>& states_;
+    Head<T> head_;
+    Chunks<T> chunks_;
+    Buffer<T> D_;
+};
+
+// Sequences of the same length.
+template <class T>
+void run_in_chains(const Problem<T>& p) {
+    const Index N = p.head(0).N, c = std::min(p.chunk, N);
+    std::vector<Buffer<T>> states;
+    for (Index h = 0; h < p.all_heads(); ++h) {
+        const Chunks<T> start(p.head(h), c, 0, p.dv);
+        states.emplace_back(start.state().size());
+        std::copy_n(start.state().data(), start.state().size(), states.back().data());
+    }
+    kit::chained_scan(p.all_heads(), (N + c - 1) / c, [&] { return ChainedChunk<T>(p, c, states); });
+    for (Index h = 0; h < p.all_heads(); ++h)
+        write_state(states[static_cast<std::size_t>(h)].data(), p.head(h), 0, p.dv);
+}
+
+}  // namespace
+
 template <class T>
 void run_chunkwise(const Problem<T>& p) {
-    constexpr Index W = panel_width<T>;
-    const Index panels = std::max<Index>(kit::panels<T>(p.dv), 1);
-    const Index parts = p.all_heads() >= threads() ? 1 : std::min<Index>(panels, threads());
-    const Index width = (panels + parts - 1) / parts * W;
-    parallel_for(p.all_heads() * parts, [&](Index task) {
+    const Index heads = p.all_heads();
+    const bool few = heads > 0 && heads < threads_here();
+    // Of packed sequences each has a length of its own.
+    if (few && !p.beta && p.sequences.size() < 2 && p.head(0).N > p.chunk) return run_in_chains(p);
+    constexpr Index L = simd::lanes<T>;
+    const Index vectors = std::max<Index>((p.dv + L - 1) / L, 1);
+    const Index parts = few ? std::min(vectors, (threads_here() + heads - 1) / heads) : 1;
+    const Index width = (vectors + parts - 1) / parts * L;
+    parallel_for(heads * parts, [&](Index task) {
         const Head<T> h = p.head(task / parts);
         const Index from = task % parts * width;
         if (from >= p.dv || h.N == 0) return;
