@@ -103,6 +103,16 @@ void require(int code, const char* what) {
     if (code != MPI_SUCCESS) fail("engine: \"mpi\", ", what, " failed with error ", code, " of MPI");
 }
 
+// Of a wait for a message of rank `peer` (-1: any). Ranks that make other calls send messages of other lengths.
+void require_message(int code, int peer) {
+    if (code == MPI_SUCCESS) return;
+    int kind = code;
+    MPI_Error_class(code, &kind);
+    if (kind != MPI_ERR_TRUNCATE) require(code, "waiting");
+    fail("engine: \"mpi\", ", peer < 0 ? "another rank" : sentence("rank ", peer), " sent a longer message than rank ",
+         world_rank, " waits for; every rank has to make the same calls");
+}
+
 // peer: -1 for any.
 std::string waited_sentence(int peer, double seconds, const char* bound) {
     return sentence("engine: \"mpi\", rank ", world_rank, " waited ", seconds, " s (", bound, ") for ",
@@ -268,7 +278,7 @@ private:
             for (long polls = 0;; ++polls) {
                 int done = 0;
                 MPI_Status status;
-                require(MPI_Test(&request, &done, &status), "waiting");
+                require_message(MPI_Test(&request, &done, &status), peer);
                 if (done) {
                     tag = status.MPI_TAG;
                     break;
@@ -316,6 +326,9 @@ void start_mpi() {
     int provided = 0;
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "starting");
     started = true;
+    // Errors are told in a sentence; its own way with them is to end the job. Communicators made of this one inherit
+    // it.
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");

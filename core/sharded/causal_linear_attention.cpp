@@ -263,7 +263,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
         {"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
         {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
         {"state: given", o.state ? 1 : 0, truth},
-        {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
+        sharded::given_exchange(exchange),
         {"exchange: left to the call", may_forget, truth},
         {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"B: length", n.N});

@@ -231,7 +231,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             sharded::given_number("scale:", o.scale),
                             {"qk_l2norm:", o.qk_l2norm, truth},
                             {"state: given", o.state ? 1 : 0, truth},
-                            {"exchange: number", static_cast<std::int64_t>(sharded::exchanges()[exchange].exchange)},
+                            sharded::given_exchange(exchange),
                             {"exchange: left to the call", may_forget, truth},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"q: length", z.N});

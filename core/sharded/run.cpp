@@ -5,6 +5,7 @@
 #include "core/base/parallel.hpp"
 #include "core/distributed/threads.hpp"
 #include "core/kit/check.hpp"
+#include "core/sharded/exchange.hpp"
 
 namespace causeway {
 
@@ -101,6 +102,11 @@ std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const
     std::vector<Index> own;
     for (const Index offset : cu_seqlens) own.push_back(std::clamp<Index>(offset - first, 0, N));
     return own;
+}
+
+Given given_exchange(const std::string& name) {
+    return {"exchange:", &exchanges()[name] - &*exchanges().begin(),
+            [](std::int64_t x) { return in_quotes((&*exchanges().begin() + x)->name); }};
 }
 
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors) {

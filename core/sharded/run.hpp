@@ -70,6 +70,9 @@ inline Given given_number(const char* name, double x) {
             [](std::int64_t bits) { return number_text(std::bit_cast<double>(bits)); }};
 }
 
+// The exchange of a call, by its place in the registry.
+Given given_exchange(const std::string& name);
+
 // The values of tensors that every rank should have alike, as what ranks compare: of up to 256 elements of each.
 std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors);
 

@@ -26,27 +26,29 @@ std::size_t place_of_choice(const Options& given, const OptionRule& rule) {
 
 std::vector<Index> list_of_lengths(lua_State* L, const Options& given, const OptionRule& rule) {
     std::vector<Index> lengths;
+    const char* const wanted = rule.type ? rule.type : "a list of whole numbers";
     const int type = given.push(rule.name);
     if (is_tensor(L, -1)) {
         const Tensor A = check_tensor(L, -1, rule.name);
+        if (A.ndim() != 1) fail(rule.name, ": ", A.summary(), ", expected ", wanted);
         for (Index i = 0; i < A.size(); ++i) {
             const double x = A.get(i);
             if (!(std::abs(x) <= 9007199254740992.0 && x == std::floor(x)))  // 2^53: exact
                 fail(rule.name, ": ", number_text(x), " in element ", i + 1, ", expected a whole number");
             lengths.push_back(static_cast<Index>(x));
         }
-        if (lengths.empty()) fail(rule.name, ": an empty Tensor, expected ", rule.type);
+        if (lengths.empty()) fail(rule.name, ": an empty Tensor, expected ", wanted);
         lua_pop(L, 1);
         return lengths;
     }
-    if (type != LUA_TTABLE) fail(rule.name, ": expected ", rule.type, ", got a ", type_name(L, -1));
+    if (type != LUA_TTABLE) fail(rule.name, ": expected ", wanted, ", got a ", type_name(L, -1));
     const auto n = static_cast<lua_Integer>(lua_rawlen(L, -1));
     for (lua_Integer i = 1; i <= n; ++i) {
         lua_geti(L, -1, i);
         lengths.push_back(check_integer(L, -1, rule.name));
         lua_pop(L, 1);
     }
-    if (lengths.empty()) fail(rule.name, ": an empty table, expected ", rule.type);
+    if (lengths.empty()) fail(rule.name, ": an empty table, expected ", wanted);
     lua_pop(L, 1);
     return lengths;
 }

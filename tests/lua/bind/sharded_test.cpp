@@ -226,7 +226,7 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         .. told(unshard, me == 1 and randn(3, 4) or randn(3, 5)))",
         "tree_decode(q, k, v)",
         {"chunk: 32 on rank 1, expected 64 like rank 0", "log_decay: columns 1 on rank 2, expected 0 like rank 0",
-         "exchange: number 1 on rank 1, expected 0 like rank 0", "q: values with the checksum ",
+         "exchange: \"all-scan\" on rank 1, expected \"ring\" like rank 0", "q: values with the checksum ",
          "call: softmax_attention on rank 1, expected linear_attention like rank 0",
          "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
          "sharded: true on rank 1, expected false like rank 0",
@@ -235,6 +235,37 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
          "cu_seqlens: 20 as its last offset, expected 60, the tokens",
          "sizes: a length of 10 on rank 1, expected 5 like rank 0",
          "x: another dimension of 4 on rank 1, expected 5 like rank 0"});
+}
+
+TEST_CASE("a rank that catches an error of its own and goes on ends no other rank", "[lua][sharded][mpi]") {
+    if (no_mpi()) return;
+    const Output output = run_mpi_script(2, R"(
+      local q, v = randn(1, 2, 10, 4), randn(1, 2, 10, 5)
+      local o = {cu_seqlens = {0, 5, 20}, sharded = true, timeout = 5}
+      local fine, said = pcall(linear_attention, q, q, mpi_rank() == 1 and randn(1, 2, 9, 5) or v, o)
+      assert(not fine and said:find("^[^\n]*$"))
+      for _ = 1, 3 do
+        fine, said = pcall(linear_attention, q, q, v, o)
+        assert(fine or said:find("^[^\n]*$"))
+      end
+      print("lives")
+    )");
+    INFO(output.err);
+    CHECK(output.status == 0);
+    CHECK(output.out == "lives\n");
+}
+
+TEST_CASE("offsets and slots that are no lists of numbers are named", "[lua][sharded]") {
+    Shell lua;
+    lua("x = randn(1, 2, 30, 4)");
+    CHECK(lua("return linear_attention(x, x, x, {cu_seqlens = {}})") ==
+          "user:1: cu_seqlens: an empty table, expected a list of whole numbers");
+    CHECK(lua("return softmax_attention(x, x, x, {cu_seqlens = 30})") ==
+          "user:1: cu_seqlens: expected a list of whole numbers, got a number");
+    CHECK(lua("return causal_linear_attention(x, x, x, {cu_seqlens = zeros(2, 2)})") ==
+          "user:1: cu_seqlens: 2×2 Tensor{Float32}, expected a list of whole numbers");
+    CHECK(lua("return linear_attention(x, x, x, {state_indices = 'x'})") ==
+          "user:1: state_indices: expected a list of whole numbers, got a string");
 }
 
 TEST_CASE("ranks read their parts of a file and write one together", "[lua][sharded][safetensors][mpi]") {
