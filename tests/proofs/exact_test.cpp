@@ -160,19 +160,20 @@ void proofs::holds_what_it_says(const exact::Method& m) {
 
 TEST_CASE("B1: memory of the forms that run", "[proofs][exact-methods]") {
     for (const exact::Method& m : exact::methods()) holds_what_it_says(m);
-    // Fewer heads than threads: a wave of 4 blocks a thread, each with its scratch and what it adds to the state.
+    // Fewer heads than threads: a block a thread, with its scratch and what it adds to the state; a thread that comes
+    // late finds nothing to do, and has none.
     const test::Threads two(2);
     Index differ = 0;
     for (const std::string method : {"block-based", "hybrid", "lightning-attention-2"})
         for (Index N : {200, 1000}) {
             const Work w{N, 3, 128, 64};
-            const Index rd = w.r * w.d, wave = std::min<Index>(ceil_div(N, w.block), 8);
+            const Index rd = w.r * w.d, blocks = std::min<Index>(ceil_div(N, w.block), 2);
             const exact::Method& m = exact::method(method);
-            differ += peak_of_run<float>(m, w) != wave * (exact::running_memory(m, w) - rd) + rd;
+            differ += peak_of_run<float>(m, w) > blocks * (exact::running_memory(m, w) - rd) + rd;
         }
     exactly("B1",
-            "block-based, hybrid, lightning-attention-2, one head on two threads: a wave of min(T, 8) blocks and one "
-            "rd; deviations",
+            "block-based, hybrid, lightning-attention-2, one head on two threads: at most min(T, 2) blocks and one rd; "
+            "deviations",
             "Float32, N = 200, 1000, r = 3, d = 128, b = 64", differ, 0);
 }
 

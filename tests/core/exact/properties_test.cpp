@@ -187,7 +187,7 @@ void test::need_memory_that_grows_as_they_say(const Methods& methods) {
             CHECK(large / small == Approx(says(4096) / says(1024)).epsilon(0.01));
             continue;
         }
-        set_threads(2);  // the scratch of a wave of blocks grows with the threads, up to as many blocks as there are
+        set_threads(2);  // the scratch of blocks grows with the threads, up to as many blocks as there are
         // At most, for each of the two heads, a table of powers, a row of scores and, in recursion, partial sums of
         // large nodes grow at all; and either run may have had one head in work at a time or both.
         const double small = extra(m, 1024, false), large = extra(m, 4096, false);
