@@ -326,8 +326,7 @@ void start_mpi() {
     int provided = 0;
     require(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "starting");
     started = true;
-    // Errors are told in a sentence; its own way with them is to end the job. Communicators made of this one inherit
-    // it.
+    // MPI ends the job at an error unless it is to return it; communicators made of this one do as it does.
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &world_rank);
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);

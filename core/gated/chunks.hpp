@@ -20,15 +20,6 @@
 
 namespace causeway::gated {
 
-// Columns [from, to) of a state in panels [panel][dk][W] to where the head has it.
-template <class T>
-void write_state(const T* panels, const Head<T>& h, Index from, Index to) {
-    constexpr Index W = panel_width<T>;
-    for (Index at = 0; at < to - from; at += W)
-        for (Index e = 0; e < h.dk; ++e)
-            std::copy_n(panels + at * h.dk + e * W, std::min(W, to - from - at), h.S + e * h.dv + from + at);
-}
-
 // The columns [from, to) of the values of one head, in chunks of up to c tokens.
 template <class T>
 class Chunks {
@@ -146,7 +137,7 @@ public:
     const Buffer<T>& state() const { return S_; }
 
     // Writes S where the head has it.
-    void finish() { write_state(S_.data(), h_, from_, from_ + columns_); }
+    void finish() { unpack_rows(S_.data(), h_.dk, columns_, h_.S + from_, h_.dv); }
 
 private:
     const T* query(Index i) const { return h_.q + (i * h_.step + start_) * h_.dk; }

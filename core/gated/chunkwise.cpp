@@ -6,7 +6,6 @@
 #include "core/kit/chained_scan.hpp"
 
 namespace causeway::gated {
-
 namespace {
 
 // A chunk as a link in the chain of its head, without the delta rule.
@@ -14,11 +13,12 @@ template <class T>
 class ChainedChunk {
 public:
     ChainedChunk(const Problem<T>& p, Index c, std::vector<Buffer<T>>& states)
-        : p_(p), c_(c), states_(states), head_(p.head(0)), chunks_(head_, c, 0, p.dv), D_(chunks_.state().size()) {}
+        : p_(p), c_(c), states_(states), chunks_(p.head(0), c, 0, p.dv), D_(chunks_.state().size()) {}
 
     void prepare(Index head, Index i) {
-        chunks_.take(p_.head(head));
-        chunks_.load(i * c_, std::min(c_, head_.N - i * c_));
+        const Head<T> h = p_.head(head);
+        chunks_.take(h);
+        chunks_.load(i * c_, std::min(c_, h.N - i * c_));
         chunks_.addition(D_.data());
     }
     void add(Index head, Index) { chunks_.add(D_.data(), states_[static_cast<std::size_t>(head)].data()); }
@@ -28,7 +28,6 @@ private:
     const Problem<T>& p_;
     Index c_;
     std::vector<Buffer<T>>& states_;
-    Head<T> head_;
     Chunks<T> chunks_;
     Buffer<T> D_;
 };
@@ -37,15 +36,15 @@ private:
 template <class T>
 void run_in_chains(const Problem<T>& p) {
     const Index N = p.head(0).N, c = std::min(p.chunk, N);
-    std::vector<Buffer<T>> states;
+    std::vector<Buffer<T>> states;  // in panels
     for (Index h = 0; h < p.all_heads(); ++h) {
-        const Chunks<T> start(p.head(h), c, 0, p.dv);
-        states.emplace_back(start.state().size());
-        std::copy_n(start.state().data(), start.state().size(), states.back().data());
+        Buffer<T>& S = states.emplace_back(p.dk * kit::panels<T>(p.dv) * panel_width<T>);
+        std::fill_n(S.data(), S.size(), T(0));
+        pack_rows(p.head(h).S, p.dk, p.dv, p.dv, S.data(), p.dk);
     }
     kit::chained_scan(p.all_heads(), (N + c - 1) / c, [&] { return ChainedChunk<T>(p, c, states); });
     for (Index h = 0; h < p.all_heads(); ++h)
-        write_state(states[static_cast<std::size_t>(h)].data(), p.head(h), 0, p.dv);
+        unpack_rows(states[static_cast<std::size_t>(h)].data(), p.dk, p.dv, p.head(h).S, p.dv);
 }
 
 }  // namespace
@@ -56,10 +55,7 @@ void run_chunkwise(const Problem<T>& p) {
     const bool few = heads > 0 && heads < threads_here();
     // Of packed sequences each has a length of its own.
     if (few && !p.beta && p.sequences.size() < 2 && p.head(0).N > p.chunk) return run_in_chains(p);
-    constexpr Index L = simd::lanes<T>;
-    const Index vectors = std::max<Index>((p.dv + L - 1) / L, 1);
-    const Index parts = few ? std::min(vectors, (threads_here() + heads - 1) / heads) : 1;
-    const Index width = (vectors + parts - 1) / parts * L;
+    const Index parts = few ? (threads_here() + heads - 1) / heads : 1, width = range_width<T>(p.dv, parts);
     parallel_for(heads * parts, [&](Index task) {
         const Head<T> h = p.head(task / parts);
         const Index from = task % parts * width;

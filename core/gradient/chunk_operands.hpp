@@ -161,11 +161,7 @@ struct ChunkOperands {
     }
 
     // dS, where the head has it.
-    void write_state() {
-        for (Index at = 0; at < head.dv; at += W)
-            for (Index row = 0; row < head.dk; ++row)
-                std::copy_n(E.data() + at * head.dk + row * W, std::min(W, head.dv - at), grad.dS + row * head.dv + at);
-    }
+    void write_state() { unpack_rows(E.data(), head.dk, head.dv, grad.dS, head.dv); }
 
     // The state after the tokens of a forward sweep without gates and delta rule.
     void write_forward_state(T* S) const {

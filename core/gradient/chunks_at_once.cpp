@@ -109,9 +109,7 @@ class SpreadHead {
 public:
     SpreadHead(const GradHead<T>& head, Index c, Index tasks)
         : head_(head), c_(std::min(c, std::max<Index>(head.in.N, 1))), chunks_((head.in.N + c_ - 1) / c_) {
-        constexpr Index L = simd::lanes<T>;
-        const Index vectors = std::max<Index>((head.in.dv + L - 1) / L, 1), parts = std::min(tasks, vectors);
-        width_ = (vectors + parts - 1) / parts * L;
+        width_ = range_width<T>(head.in.dv, tasks);
         if (head.in.beta) scores_.resize(static_cast<std::size_t>(chunks_));
         columns_.resize(static_cast<std::size_t>(std::max<Index>((head.in.dv + width_ - 1) / width_, 1)));
         if (head.in.group < 2) return;

@@ -57,6 +57,22 @@ inline void vectors_of_panel(Index columns, Index L, F&& f) {
     f(std::integral_constant<int, 1>{});
 }
 
+// How wide the ranges of d columns are, up to `parts` of them, in whole vectors.
+template <class T>
+Index range_width(Index d, Index parts) {
+    constexpr Index L = simd::lanes<T>;
+    const Index vectors = std::max<Index>((d + L - 1) / L, 1);
+    return (vectors + std::min(parts, vectors) - 1) / std::min(parts, vectors) * L;
+}
+
+// Panels [panel][n][W] as n rows of d columns, `stride` apart: pack_rows() the other way.
+template <class T>
+void unpack_rows(const T* panels, Index n, Index d, T* into, Index stride) {
+    constexpr Index W = panel_width<T>;
+    for (Index at = 0; at < d; at += W)
+        for (Index i = 0; i < n; ++i) std::copy_n(panels + at * n + i * W, std::min(W, d - at), into + i * stride + at);
+}
+
 // n rows of d columns, `stride` apart, as panels [panel][c][W]; columns past d are not written.
 template <class T>
 void pack_rows(const T* from, Index n, Index d, Index stride, T* into, Index c) {

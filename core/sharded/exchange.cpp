@@ -28,8 +28,8 @@ const kit::Registry<ExchangeForm>& exchanges() {
 }
 
 std::string chosen_exchange(const std::string& asked, bool same_bits, Index states, int ranks, int together) {
-    if (asked != "auto")
-        return calls::state_exchanges()[kit::check_choice("exchange", asked, calls::state_exchanges())];
+    kit::check_choice("exchange", asked, calls::state_exchanges());
+    if (asked != "auto") return asked;
     return same_bits || states >= 2 * static_cast<Index>(ranks - 1) * together ? "ring" : "all-scan";
 }
 

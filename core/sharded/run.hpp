@@ -49,15 +49,20 @@ void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const
 std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const std::vector<Index>& cu_seqlens,
                                Index N);
 
-// The options of a call for the tensors that the rank has, of which x is one of keys: its own offsets.
-template <class Options>
-Options own_options(const Team& team, distributed::Call call, const Options& o, const Tensor& x) {
+// The options of a call for the tensors that the rank has, of which x is one of keys: where they are parts that ranks
+// which `meet` put together, with its own offsets.
+template <class Options, class T, class Meet>
+Options own_options(bool parts, Meet&& meet, distributed::Call call, const Options& o, const T& x) {
     Options own = o;
-    if (team.parts && team.mpi && !o.cu_seqlens.empty())
-        distributed::run_mpi([&](Communicator& comm) {
+    if (parts && !o.cu_seqlens.empty())
+        meet([&](Communicator& comm) {
             own.cu_seqlens = own_offsets(comm, call, o.cu_seqlens, x.ndim() > 1 ? x.shape()[x.ndim() - 2] : 0);
         });
     return own;
+}
+template <class Options>
+Options own_options(const Team& team, distributed::Call call, const Options& o, const Tensor& x) {
+    return own_options(team.parts && team.mpi, distributed::run_mpi, call, o, x);
 }
 
 // A type and a number as what ranks compare.

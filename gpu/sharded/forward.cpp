@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "core/kit/packed.hpp"
-
 namespace causeway::gpu::sharded {
 
 namespace {
@@ -57,9 +55,7 @@ Starts scanned_starts(std::int64_t N, int p, std::int64_t unit) {
 
 SharedSequences::SharedSequences(const std::vector<Index>& cu_seqlens, Index batch, Index of_heads, Index N)
     : list{{0, 0, N}}, heads(batch * of_heads), packed(!cu_seqlens.empty()) {
-    if (!packed) return;
-    list.clear(), heads = of_heads;
-    for (const kit::Span& s : causeway::kit::packed_spans(cu_seqlens, batch, N)) list.push_back({0, s.first, s.n});
+    if (packed) list = causeway::sharded::whole_sequences(cu_seqlens, batch, N), heads = of_heads;
 }
 
 std::vector<Span> SharedSequences::of_rank(const Starts& starts, int rank) const {

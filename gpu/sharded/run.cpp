@@ -85,14 +85,6 @@ void agree(const Workers& workers, distributed::Call call, const std::vector<Ind
     });
 }
 
-std::vector<Index> own_offsets(const Workers& workers, distributed::Call call, const std::vector<Index>& cu_seqlens,
-                               Index N) {
-    std::vector<Index> own = cu_seqlens;
-    if (workers.parts && workers.processes && !cu_seqlens.empty())
-        meet([&](distributed::Communicator& comm) { own = causeway::sharded::own_offsets(comm, call, cu_seqlens, N); });
-    return own;
-}
-
 Starts starts_of(const Workers& workers, const Sharding& o, Index N, Index chunk) {
     if (!workers.parts) return causeway::sharded::starts_of(o, N, workers.p, chunk);
     Starts starts{0, N};

@@ -10,6 +10,7 @@
 #include "core/distributed/agree.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/report.hpp"
+#include "core/sharded/run.hpp"
 #include "core/sharded/split.hpp"
 #include "gpu/distributed/queue.hpp"
 #include "gpu/tensor/tensor.hpp"
@@ -48,14 +49,10 @@ void agree(const Workers& workers, distributed::Call call, const std::vector<Ind
            const std::vector<std::pair<const char*, const Tensor*>>& values, const std::vector<Index>& sizes,
            cudaStream_t stream);
 
-// core/sharded/run.hpp's of that name, of N tokens that this process has.
-std::vector<Index> own_offsets(const Workers& workers, distributed::Call call, const std::vector<Index>& cu_seqlens,
-                               Index N);
+// Of a call on parts, core/sharded/run.hpp's.
 template <class Options>
 Options own_options(const Workers& workers, distributed::Call call, const Options& o, const Tensor& x) {
-    Options own = o;
-    own.cu_seqlens = own_offsets(workers, call, o.cu_seqlens, x.ndim() > 1 ? x.shape()[x.ndim() - 2] : 0);
-    return own;
+    return causeway::sharded::own_options(workers.parts && workers.processes, meet, call, o, x);
 }
 
 // Where the parts begin, in whole chunks where neither the options nor the parts say so.
