@@ -81,8 +81,7 @@ for _, exchange in ipairs(options.exchange) do
   row("linear_attention, gated_delta", exchange, function() return linear_attention(q, k, v, gated_delta) end)
   if rings then
     row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, gated_delta) end)
-    local causal = with {}
-    causal.cu_seqlens = of_queries
+    local causal = with { cu_seqlens = of_queries }
     row("softmax_attention, causal", exchange, function() return softmax_attention(a, b, c, causal) end)
     row("its gradient, causal", exchange, function() return softmax_attention_grad(a, b, c, c, causal) end)
   end
