@@ -39,6 +39,20 @@ def median_ms(call, repeats=11):
     return statistics.median(times)
 
 
+def median_of_calls(call, repeats=11):
+    times = []
+    for i in range(repeats + 3):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        torch.cuda.synchronize()
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        if i >= 3:
+            times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
 def measure(name, heads, N, M, d, causal, dtype=torch.bfloat16, flop=True):
     q = torch.randn(1, heads, N, d, device="cuda", dtype=dtype)
     k, v = (torch.randn(1, heads, M, d, device="cuda", dtype=dtype) for _ in range(2))
@@ -57,6 +71,18 @@ def measure(name, heads, N, M, d, causal, dtype=torch.bfloat16, flop=True):
         print(f"{name:32} {backend.name:20} {ms:9.4f} ms {rate}  error {error:.2e}", flush=True)
 
 
+def measure_gradient(name, heads, N, d, causal, dtype=torch.bfloat16):
+    """The backward pass alone, in plain calls, from what the forward pass keeps; 5 products are counted."""
+    q, k, v = (torch.randn(1, heads, N, d, device="cuda", dtype=dtype, requires_grad=True) for _ in range(3))
+    dO = torch.randn(1, heads, N, d, device="cuda", dtype=dtype)
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        with sdpa_kernel(backend):
+            out = sdpa(q, k, v, is_causal=causal)
+            ms = median_of_calls(lambda: torch.autograd.grad(out, (q, k, v), dO, retain_graph=True))
+        work = 10.0 * heads * d * (N * (N + 1) / 2 if causal else N * N)
+        print(f"{name:32} {backend.name:20} {ms:9.4f} ms {work / ms * 1e-9:8.1f} TFLOP/s", flush=True)
+
+
 print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}")
 for N in (4096, 8192, 16384):
     measure(f"bf16 causal N={N}", 16, N, N, 128, True)
@@ -65,3 +91,7 @@ measure("bf16 causal N=16384 d=64", 16, 16384, 16384, 64, True)
 measure("bf16 decoding M=640000", 16, 1, 640000, 128, False, flop=False)
 measure("bf16 decoding M=8192", 16, 1, 8192, 128, False, flop=False)
 measure("f32 causal N=4096", 16, 4096, 4096, 128, True, torch.float32)
+for N in (4096, 8192, 16384):
+    measure_gradient(f"gradient, bf16 causal N={N}", 16, N, 128, True)
+measure_gradient("gradient, bf16 N=8192", 16, 8192, 128, False)
+measure_gradient("gradient, bf16 causal N=8192 d=64", 16, 8192, 64, True)

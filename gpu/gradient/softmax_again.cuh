@@ -32,35 +32,39 @@ struct GradientAgain {
     }
 };
 
+// What is not finite of the gradients of a query, or of a key's columns [column, column + most) that there are: by a
+// whole warp.
+template <class E>
+__device__ __forceinline__ void make_query_again(const GradientRows<E>& in, int32_t row) {
+    const GradientAgain<E> again{in};
+    again.sum(
+        in.dq(row), 0, in.c.d, 0, in.limit(row), [&](int32_t key) { return again.ds(row, key); },
+        [&](int32_t key) { return in.k(key); });
+}
+template <class E>
+__device__ __forceinline__ void make_key_again(const GradientRows<E>& in, int32_t key, int column, int most) {
+    const GradientAgain<E> again{in};
+    const int32_t first = in.first_row(key), rows = in.c.rows;
+    again.sum(
+        in.dk(key), column, min(most, in.c.d - column), first, rows, [&](int32_t row) { return again.ds(row, key); },
+        [&](int32_t row) { return in.q(row); });
+    again.sum(
+        in.dv(key), column, min(most, in.c.dv - column), first, rows, [&](int32_t row) { return again.p(row, key); },
+        [&](int32_t row) { return in.dO(row); });
+}
+
 // By all threads of a block, once its rows are written and seen by all. Functions of their own, that find out anew
 // which block it is, so that the kernels keep their registers.
 template <class Block>
 __device__ __noinline__ void make_dq_again(const Gradient& g) {
     const Block block(g);
-    const auto& in = block.in;
-    const GradientAgain again{in};
-    each_by_warps(block.row0, block.row0 + block.rows, [&](int32_t row) {
-        again.sum(
-            in.dq(row), 0, in.c.d, 0, in.limit(row), [&](int32_t key) { return again.ds(row, key); },
-            [&](int32_t key) { return in.k(key); });
-    });
+    each_by_warps(block.row0, block.row0 + block.rows, [&](int32_t row) { make_query_again(block.in, row); });
 }
-// Of the keys, those of the columns [column, column + most) that there are.
 template <class Block, int most>
 __device__ __noinline__ void make_dkv_again(const Gradient& g) {
     const Block block(g);
-    const int column = block.part * most;
-    const auto& in = block.in;
-    const GradientAgain again{in};
-    each_by_warps(block.key0, block.key0 + block.keys, [&](int32_t key) {
-        const int32_t first = in.first_row(key), rows = in.c.rows;
-        again.sum(
-            in.dk(key), column, min(most, in.c.d - column), first, rows,
-            [&](int32_t row) { return again.ds(row, key); }, [&](int32_t row) { return in.q(row); });
-        again.sum(
-            in.dv(key), column, min(most, in.c.dv - column), first, rows,
-            [&](int32_t row) { return again.p(row, key); }, [&](int32_t row) { return in.dO(row); });
-    });
+    each_by_warps(block.key0, block.key0 + block.keys,
+                  [&](int32_t key) { make_key_again(block.in, key, block.part * most, most); });
 }
 
 }  // namespace causeway::gpu::softmax

@@ -9,20 +9,10 @@
 // gradients of weights (dO with v).
 #pragma once
 
+#include "gpu/gradient/softmax_params.hpp"
 #include "gpu/softmax/rows.cuh"
 
 namespace causeway::gpu::softmax {
-
-// The call of the forward pass, and what the gradient has beside it.
-struct Gradient {
-    Params c;
-    const void* dO;
-    void *dq, *dk, *dv;
-    float* lse2;  // [bh, row], in units of log 2; 0 for a row that sees nothing
-    float* D;     // [bh, row]
-    float scale;
-    std::int32_t aligned_dO;
-};
 
 // The rows of one batch-head; dO lies like o, dq like q, dk like k, dv like v.
 template <class E>
@@ -37,7 +27,9 @@ struct GradientRows : BatchHead<E> {
     __device__ E* dv(int32_t key) const { return beside(g.dv, this->v(key), g.c.v); }
 
     // Where a row's numbers are in g.lse2 and g.D.
-    __device__ int64_t at(int32_t row) const { return int64_t{this->bh} * g.c.rows + row; }
+    __device__ int64_t at(int32_t row) const {
+        return (int64_t{this->bh} * g.c.group + row % g.c.group) * g.padded + row / g.c.group;
+    }
     // The first row that sees a key.
     __device__ int32_t first_row(int32_t key) const {
         return g.c.causal ? max(0, key - (g.c.M - g.c.N)) * g.c.group : 0;
@@ -84,8 +76,8 @@ struct RowSums {
     __device__ __forceinline__ void load(const GradientRows<E>& in, int32_t row0, int32_t count) const {
         const int i = threadIdx.x;
         if (i >= room) return;
-        const int64_t at = in.at(row0) + i;
         const bool real = i < count;
+        const int64_t at = real ? in.at(row0 + i) : 0;
         lse2[i] = real ? in.g.lse2[at] : 0.0f, D[i] = real ? in.g.D[at] : 0.0f;
         limit[i] = real ? in.limit(row0 + i) : 0;
     }

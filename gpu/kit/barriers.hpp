@@ -38,6 +38,11 @@ enum Channels : std::uint32_t {
     channels_finite = 3   // whether the last state is finite
 };
 
+// The gradient of softmax attention.
+enum SoftmaxGradient : std::uint32_t {
+    softmax_gradient_rows = 1  // + i, consumer warpgroup i: its gradients lie in shared memory, or have been written
+};
+
 // Flash attention.
 enum Flash : std::uint32_t {
     flash_output = 1  // + i, consumer warpgroup i: its queries have been read, its output has been written

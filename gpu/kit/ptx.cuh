@@ -318,6 +318,13 @@ __device__ __forceinline__ void hold(float (&x)[n]) {
 __device__ __forceinline__ void issue_first(float x) {
     if (x < 0) asm volatile("nanosleep.u32 1;" ::: "memory");
 }
+template <int n>
+__device__ __forceinline__ void issue_first(const float (&x)[n]) {
+    unsigned signs = 0;
+#pragma unroll
+    for (int i = 0; i < n; ++i) signs |= __float_as_uint(x[i]);
+    if (signs >> 31) asm volatile("nanosleep.u32 1;" ::: "memory");
+}
 // Makes the compiler forget how x was made, so that what depends on it is made again where it is needed and not once
 // and held in registers.
 __device__ __forceinline__ void forget(float& x) { asm volatile("" : "+f"(x)); }

@@ -317,8 +317,10 @@ TEST_CASE("gpu: softmax attention of large scores and of rows without keys", "[g
 
 namespace {
 
+using Backward = void (*)(const gpu::SoftmaxGradArgs&, cudaStream_t);
+
 // Forward and backward on the GPU against the definition in Float64 of the inputs as rounded.
-void check_gradient(const SoftmaxCase& c, const Layout& layout = {}) {
+void check_gradient(const SoftmaxCase& c, const Layout& layout = {}, Backward backward = gpu::flash_attention_grad) {
     SoftmaxInputs exact = softmax_inputs(c);
     exact.options.scale = static_cast<float>(1 / std::sqrt(static_cast<double>(c.d)));
     SoftmaxCase like = c;
@@ -350,7 +352,7 @@ void check_gradient(const SoftmaxCase& c, const Layout& layout = {}) {
         const gpu::Buffer workspace(gpu::flash_attention_grad_workspace(a));
         a.in.workspace = {workspace.data(), workspace.bytes()};
         settle();
-        gpu::flash_attention_grad(a, stream);
+        backward(a, stream);
         stream.wait();
         SoftmaxOptions options = wide.options;
         options.method = "standard";
@@ -376,8 +378,20 @@ TEST_CASE("gpu: gradients of softmax attention", "[gpu][softmax][gradient]") {
     unsigned seed = 1;
     for (const Index N : {2, 17, 63, 64, 65, 97, 200}) {
         for (const bool causal : {true, false}) {
-            check_gradient({1, 2, 1, N, N, 64, 64, causal, 1, false, seed++});
-            check_gradient({1, 1, 2, N, N + 50, 128, 128, causal, 1, false, seed++}, {true, 8});
+            for (const Backward backward : {gpu::flash_attention_grad, gpu::softmax::gradient_portable}) {
+                check_gradient({1, 2, 1, N, N, 64, 64, causal, 1, false, seed++}, {}, backward);
+                check_gradient({1, 1, 2, N, N + 50, 128, 128, causal, 1, false, seed++}, {true, 8}, backward);
+            }
+        }
+    }
+    // Several tiles of queries and of keys.
+    for (const Index d : {64, 128}) {
+        for (const auto& [N, M] : {std::pair<Index, Index>{128, 128}, {129, 300}, {300, 129}, {1, 257}, {384, 511}}) {
+            for (const bool causal : {true, false}) {
+                if (causal && N > M) continue;
+                check_gradient({1, 2, 1, N, M, d, d, causal, 1, false, seed++}, {seed % 2 == 0, 0});
+                check_gradient({2, 1, 3, N, M, d, d, causal, 1, false, seed++}, {seed % 2 == 0, 8});
+            }
         }
     }
     for (const auto& [d, dv] :
