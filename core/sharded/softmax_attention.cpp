@@ -85,7 +85,7 @@ Cut cut(Communicator& comm, const Team& team, const Sharding& sharding, const Si
     if (!o.cu_seqlens.empty()) out.packed = kit::packed_spans(o.cu_seqlens, c.batch, out.queries.back());
     if (by_heads) return out;
     if (team.parts) out.query_parts = z.queries, out.key_parts = z.keys;
-    const bool in_zigzag = c.causal && sharding.sizes.empty();
+    const bool in_zigzag = c.causal && sharding.sizes.empty() && comm.size() > 1;
     if (!out.packed.empty()) {
         z.pieces_of_one = in_zigzag ? 2 : 1;
         z.queries = in_zigzag ? sharded::packed_zigzag(out.packed, comm.size())

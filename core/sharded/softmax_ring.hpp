@@ -3,8 +3,8 @@
 // a rank has one piece from the front of the text and one from the back, so that all have the same work ("zigzag", as
 // in Llama 3's training and ring-flash-attention).
 //
-// Rounds p - 1 (p in the backward pass); elements that a rank sends all_heads·(d + d_v)·M (p - 1)/p, in the backward
-// pass twice that and one part more. Written once for threads, processes and modelled clusters.
+// Rounds p - 1; elements that a rank sends all_heads·(d + d_v)·M (p - 1)/p, in the backward pass twice that. Written
+// once for threads, processes and modelled clusters.
 #pragma once
 
 #include <algorithm>
@@ -186,21 +186,30 @@ public:
     virtual void finish() = 0;
 };
 
+// Of a rank's pieces of queries those from `first` on, before `end`.
+struct PieceRange {
+    std::size_t first = 0, end = 0;
+};
+
 // And in the backward pass, where the gradients of keys and values are G.
 template <class E, class G = E>
 class RingGradPart {
 public:
     virtual ~RingGradPart() = default;
-    virtual void start(E* block, G* sum) = 0;                  // and sum <- 0
-    virtual void back(int owner, const E* block, G* sum) = 0;  // sum <- sum + what the rank's queries give the block
-    virtual void finish(const G* sum) = 0;                     // of the rank's own keys
+    virtual void start() = 0;                  // brings the queries where they are needed
+    virtual void own_keys(E* block) = 0;       // the rank's keys and values as they travel
+    virtual void clear(G* sum) = 0;            // sum <- 0, room for the longest block
+    virtual void add(G* sum, const G* x) = 0;  // sum <- sum + x, of the rank's own block
+    // sum <- sum + what the rank's queries of these pieces give the block of `owner`.
+    virtual void back(int owner, const E* block, PieceRange queries, G* sum) = 0;
+    virtual void finish(const G* sum) = 0;  // of the rank's own keys
 };
 
 namespace detail {
 
 // The keys and values of all ranks, one after the other round the ring: f(owner, block) while the block of
 // `following` is on its way; then(owner, following) when it has come. start(block) makes the rank's own, and finish()
-// is called while the blocks are there.
+// is called with the block held last while the blocks are there.
 template <class E, class Start, class F, class Then, class Finish>
 void round_the_ring(Communicator& comm, const SoftmaxRing& z, Start&& start, F&& f, Then&& then, Finish&& finish) {
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
@@ -221,7 +230,7 @@ void round_the_ring(Communicator& comm, const SoftmaxRing& z, Start&& start, F&&
         sent.wait();
         then(owner, following);
     }
-    finish();
+    finish(next);
 }
 
 }  // namespace detail
@@ -231,25 +240,54 @@ template <class E>
 void softmax_ring(Communicator& comm, const SoftmaxRing& z, RingPart<E>& part) {
     detail::round_the_ring<E>(
         comm, z, [&](E* block) { part.start(block); }, [&](int owner, const E* block) { part.attend(owner, block); },
-        [](int, int) {}, [&] { part.finish(); });
+        [](int, int) {}, [&](E*) { part.finish(); });
 }
 
-// The backward pass: the gradients of keys and values travel behind them and once more than they do, home.
+// The backward pass: the gradients of keys and values travel behind them, from the first rank that is not their owner
+// home to it. What the owner itself gives them waits there: the first half of its pieces of queries is computed while
+// the first keys travel, the second half while the last gradients do.
 template <class E, class G>
 void softmax_ring_back(Communicator& comm, const SoftmaxRing& z, RingGradPart<E, G>& part) {
-    const int p = comm.size(), right = (comm.rank() + 1) % p, left = (comm.rank() + p - 1) % p;
+    const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
     const Index block = z.all_heads() * z.longest_keys() * (z.d + z.dv);
-    Room<G> grad(comm, Held::partial, block), next_grad(comm, Held::incoming, p > 1 ? block : 0);
+    const std::size_t pieces = z.queries_of(me).size();
+    const PieceRange all{0, pieces}, early{0, p > 1 ? (pieces + 1) / 2 : pieces}, late{early.end, pieces};
+    Room<G> home(comm, Held::partial, block), grad(comm, Held::partial, p > 1 ? block : 0),
+        next_grad(comm, Held::incoming, p > 1 ? block : 0);
     G *sum = grad.data(), *next = next_grad.data();
+    Transfer sent, received;
     detail::round_the_ring<E>(
-        comm, z, [&](E* held) { part.start(held, sum); },
-        [&](int owner, const E* held) { part.back(owner, held, sum); },
+        comm, z,
+        [&](E* held) {
+            part.start();
+            part.own_keys(held);
+            part.clear(home.data());
+            if (p > 1) part.clear(sum);
+        },
+        [&](int owner, const E* held) {
+            if (owner == me) part.back(owner, held, early, home.data());
+            else part.back(owner, held, all, sum);
+        },
         [&](int owner, int following) {
-            if (p == 1) return;
-            comm.exchange(sum, z.elements_of(owner), right, next, z.elements_of(following), left);
+            if (owner == me) return;
+            sent = comm.send(sum, z.elements_of(owner), right);
+            received = comm.receive(next, z.elements_of(following), left);
+            comm.start();
+            if (following == me) return;  // home: waited for in the end
+            received.wait();
+            sent.wait();
             std::swap(sum, next);
         },
-        [&] { part.finish(sum); });
+        [&](E* room) {
+            if (p > 1) {
+                part.own_keys(room);
+                part.back(me, room, late, home.data());
+                received.wait();
+                sent.wait();
+                part.add(home.data(), next);
+            }
+            part.finish(home.data());
+        });
 }
 
 namespace detail {
@@ -338,9 +376,18 @@ public:
           piece_dq_(comm, Held::work, mine_.most() * z.d),
           piece_(comm, Held::work, z.all_heads() * z.longest_keys() * (z.d + z.dv)) {}
 
-    void start(T* block, T* sum) override {
+    void own_keys(T* block) override {
+        if (!comm_.dry()) pack_keys(z_, x_, comm_.rank(), block);
+    }
+    void clear(T* sum) override {
+        if (!comm_.dry()) std::fill_n(sum, z_.all_heads() * z_.longest_keys() * (z_.d + z_.dv), T(0));
+    }
+    void add(T* sum, const T* x) override {
         if (comm_.dry()) return;
-        pack_keys(z_, x_, comm_.rank(), block);
+        for (Index i = 0; i < z_.elements_of(comm_.rank()); ++i) sum[i] += x[i];
+    }
+    void start() override {
+        if (comm_.dry()) return;
         const Index rows = z_.all_heads() * z_.group;
         T *to_q = q_.data(), *to_dO = dO_.data(), *to_O = O_.data(), *to_m = m_.data(), *to_l = l_.data();
         for (const kit::Span& t : z_.queries_of(comm_.rank())) {
@@ -351,11 +398,11 @@ public:
             to_l = pack<T>(x_.l, rows, x_.N, Index{1}, x_.query(t), to_l);
         }
         std::fill_n(dq_.data(), dq_.size(), T(0));
-        std::fill_n(sum, z_.all_heads() * z_.longest_keys() * (z_.d + z_.dv), T(0));
     }
-    void back(int owner, const T* block, T* sum) override {
+    void back(int owner, const T* block, PieceRange queries, T* sum) override {
         each_pair(z_, comm_.rank(), owner,
                   [&](kit::Span a, std::size_t place, kit::Span b, Index offset, bool diagonal) {
+                      if (place < queries.first || place >= queries.end) return;
                       if (!comm_.work(pair_work(z_, a, b, diagonal, 5)) || comm_.dry()) return;
                       const Index first = mine_.first[place], keys = z_.all_heads() * b.n;
                       gradient::SoftmaxGradProblem<T> one;

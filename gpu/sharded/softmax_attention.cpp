@@ -66,7 +66,7 @@ Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, cons
     out.empty = n.batch * n.heads * n.group == 0 || out.queries.back() == 0 || out.keys.back() == 0;
     z.queries = causeway::sharded::shares_of(out.queries), z.keys = causeway::sharded::shares_of(out.keys);
     if (workers.parts) out.query_parts = z.queries, out.key_parts = z.keys;
-    const bool in_zigzag = n.causal && sharding.sizes.empty();
+    const bool in_zigzag = n.causal && sharding.sizes.empty() && workers.p > 1;
     if (!cu_seqlens.empty()) {
         const auto packed = causeway::kit::packed_spans(cu_seqlens, n.batch, out.queries.back());
         z.pieces_of_one = in_zigzag ? 2 : 1;

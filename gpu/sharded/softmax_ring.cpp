@@ -201,9 +201,13 @@ public:
         part_dq_ = std::make_unique<Room<E>>(comm, Held::work, most);
     }
 
-    void start(E* block, float* sum) override {
-        pack_keys(z_, x_.keys, comm_.rank(), block, stream_);
-        queue_zeros(sum, z_.all_heads() * z_.longest_keys() * (z_.d + z_.dv), stream_);
+    void own_keys(E* block) override { pack_keys(z_, x_.keys, comm_.rank(), block, stream_); }
+    void clear(float* sum) override { queue_zeros(sum, z_.all_heads() * z_.longest_keys() * (z_.d + z_.dv), stream_); }
+    void add(float* sum, const float* x) override {
+        const Index n = z_.elements_of(comm_.rank());
+        add_rows({1, n, 1, Type::Float32, sum, n}, x, n, stream_);
+    }
+    void start() override {
         for (std::size_t i = 0; i < pieces_.size(); ++i) {
             const Index n = z_.queries_of(comm_.rank())[i].n;
             const QueryGradPiece& x = x_.queries[i];
@@ -217,9 +221,9 @@ public:
         }
     }
 
-    void back(int owner, const E* block, float* sum) override {
+    void back(int owner, const E* block, causeway::sharded::PieceRange queries, float* sum) override {
         const Index all = causeway::sharded::length_of(z_.keys_of(owner)), values = z_.all_heads() * all * z_.d;
-        for (std::size_t i = 0; i < pieces_.size(); ++i) {
+        for (std::size_t i = queries.first; i < queries.end; ++i) {
             const kit::Span t = z_.queries_of(comm_.rank())[i];
             const Seen seen = sight_(t, i, owner);
             if (seen.M == 0) continue;
