@@ -11,7 +11,6 @@
 namespace causeway::gpu::channels {
 
 constexpr int consumers = 256, sweep_threads = consumers + 32;  // one warp more loads
-constexpr uint32_t stages = 3;
 
 // Blocks of a cluster: two, where a batch-head has an even number of them. Of four, which would read tiles from the
 // second-level cache half as often, 32 clusters do not fit on a GPU some of whose clusters of multiprocessors are short
@@ -23,11 +22,11 @@ __host__ __device__ inline int head_blocks(const Part& p) { return p.DV / sweep_
 
 // A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both.
 // Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32, and of a matrix of 64 tokens
-// and 32 columns 16 tokens of 16 columns. Shared: stages `keys` and `queries` with their barriers, and S, the state in
-// BFloat16.
+// and 32 columns 16 tokens of 16 columns. Shared: stages `keys` and `queries` with their barriers.
 template <int DK, class Shared>
 struct SweepBlock {
     using State = float[4][4];  // the accumulators of 16×32
+    static constexpr uint32_t stages = Shared::stages;
     using KeysPipeline =
         Pipeline<stages, sizeof(typename Shared::Keys), offsetof(Shared, keys), offsetof(Shared, keys_barriers)>;
     using QueriesPipeline = Pipeline<stages, sizeof(typename Shared::Queries), offsetof(Shared, queries),
@@ -72,11 +71,14 @@ struct SweepBlock {
         return tile_of(chunk) * wide + first_column / sweep_columns;
     }
 
-    // By one thread: the barriers. key_producers, query_producers: arrivals that fill a stage.
-    __device__ __forceinline__ void init(uint32_t key_producers, uint32_t query_producers) const {
-        const uint32_t releases = consumers / 32 * static_cast<uint32_t>(cluster) * warp_arrivals;
-        keys.init(key_producers, releases);
-        queries.init(query_producers, releases);
+    // By one thread: the barriers. key_producers, query_producers: arrivals that fill a stage; key_warps, query_warps:
+    // that read one in a block.
+    __device__ __forceinline__ void init(uint32_t key_producers, uint32_t query_producers,
+                                         uint32_t key_warps = consumers / 32,
+                                         uint32_t query_warps = consumers / 32) const {
+        const uint32_t of_warp = static_cast<uint32_t>(cluster) * warp_arrivals;
+        keys.init(key_producers, key_warps * of_warp);
+        queries.init(query_producers, query_warps * of_warp);
         ptx::fence_mbarrier_init();
     }
 
@@ -116,25 +118,20 @@ struct SweepBlock {
         }
     }
 
-    // d += 16 tokens of X times 16 columns of the state; likewise for e and Y, where wanted.
-    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, float (&e)[2][4], uint32_t Y,
-                                                bool both) const {
-        const uint32_t S = ptx::shared_address(s.S);
-        uint32_t a[2][4], c[2][4], f[2][4];
+    // d += 16 tokens of X times 16 columns of the state at S.
+    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, uint32_t S) const {
+        uint32_t a[2][4], f[2][4];
         const auto load = [&](int k) {
             load_a<DK>(a[k / 16 % 2], X, token, k, lane);
             load_b<sweep_columns>(f[k / 16 % 2], S, k, column, lane);
-            if (both) load_a<DK>(c[k / 16 % 2], Y, token, k, lane);
         };
         load(0);
 #pragma unroll
         for (int k = 0; k < DK; k += 16) {
             if (k + 16 < DK) load(k + 16);  // ahead of the products, which the assembler keeps in order
             multiply(d, a[k / 16 % 2], f[k / 16 % 2]);
-            if (both) multiply(e, c[k / 16 % 2], f[k / 16 % 2]);
         }
     }
-    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X) const { times_state(d, X, d, X, false); }
     // f(row, column, i) for the pairs of this lane in an accumulator of 16×16 at (token, column): d[half][2 i ...].
     template <class F>
     __device__ __forceinline__ void each_pair(F&& f) const {
@@ -187,10 +184,10 @@ struct SweepBlock {
     __device__ __forceinline__ int64_t index(int r, int c) const {
         return (bh * call.dk + r) * call.dv + first_column + c;
     }
-    __device__ __forceinline__ void round_state(const State& S) const {
+    __device__ __forceinline__ void round_state(const State& S, unsigned char* to) const {
         each_element([&](int r, int c, int i, int e) {
             if (e % 2 == 0)
-                *reinterpret_cast<uint32_t*>(s.S + tile_at<sweep_columns>(r, c)) = pack(E{}, S[i][e], S[i][e + 1]);
+                *reinterpret_cast<uint32_t*>(to + tile_at<sweep_columns>(r, c)) = pack(E{}, S[i][e], S[i][e + 1]);
         });
     }
 

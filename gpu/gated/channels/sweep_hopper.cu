@@ -1,4 +1,5 @@
 // From chunk to chunk: the state in registers, and the outputs. README.md has the letters.
+#include "gpu/gated/channels/gates.cuh"
 #include "gpu/gated/channels/own_part.cuh"
 #include "gpu/gated/channels/sweep.cuh"
 #include "gpu/kit/launch.hpp"
@@ -9,29 +10,52 @@ namespace {
 
 using gated::head_of;
 
-template <int DK>
+// Eight warps carry the state; two groups of four make outputs from what the first leave of it, a chunk each; one
+// loads.
+constexpr int output_groups = 2, output_warps = 4;
+constexpr uint32_t state_stages = 2;
+constexpr int forward_threads = consumers + output_groups * output_warps * 32 + 32;
+
+template <int DK, bool has_delta>
 struct SweepShared {
+    static constexpr uint32_t stages = has_delta ? 3 : 4;  // as many as there is room for
     struct Keys {
-        unsigned char tiles[KeyTiles(DK, true).bytes], U[value_bytes];  // U: U0 or V, then U
+        unsigned char tiles[KeyTiles(DK, has_delta).bytes], U[value_bytes];  // U: U0 or V, then U
     } keys[stages];
     struct Queries {
         unsigned char tiles[QueryTiles(DK).bytes];
     } queries[stages];
-    unsigned char S[tile_bytes(DK, sweep_columns)];  // the state before the chunk in BFloat16
+    struct State {
+        unsigned char S[tile_bytes(DK, sweep_columns)];
+    } states[state_stages];  // before each chunk, in BFloat16
     PipelineBarriers<stages> keys_barriers, queries_barriers;
+    PipelineBarriers<state_stages> states_barriers;
 };
 
-template <int DK>
-struct Sweep : SweepBlock<DK, SweepShared<DK>> {
-    using Block = SweepBlock<DK, SweepShared<DK>>;
-    using Shared = SweepShared<DK>;
+template <int DK, bool has_delta>
+struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
+    using Block = SweepBlock<DK, SweepShared<DK, has_delta>>;
+    using Shared = SweepShared<DK, has_delta>;
     using Keys = typename Shared::Keys;
-    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::delta, Block::has_rows, Block::lane,
-        Block::token, Block::column, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles,
-        Block::inside, Block::index;
+    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::has_rows, Block::lane, Block::token,
+        Block::column, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles, Block::inside,
+        Block::index;
+    using Block::stages;
     using typename Block::State;
+    using States = Pipeline<state_stages, sizeof(typename Shared::State), offsetof(Shared, states),
+                            offsetof(Shared, states_barriers)>;
 
-    __device__ __forceinline__ Sweep(const Part& p, Shared& s, int64_t bh) : Block(p, s, bh) {}
+    const States states;
+    const bool outputs;  // whether there are queries
+
+    __device__ __forceinline__ Sweep(const Part& p, Shared& s, int64_t bh)
+        : Block(p, s, bh), states{ptx::shared_address(&s)}, outputs(p.call.group > 0) {}
+
+    __device__ __forceinline__ void init() const {
+        states.init(consumers / 32 * warp_arrivals, output_warps * warp_arrivals);
+        // V is brought by every lane of the warp that loads.
+        Block::init(p.values ? 1 : 1 + 32, 1, consumers / 32 + (outputs ? output_warps : 0), output_warps);
+    }
 
     // The warp that loads, all lanes.
     __device__ __forceinline__ void load() const {
@@ -66,41 +90,75 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
             *at = pack(E{}, u.x - d[half][2 * i], u.y - d[half][2 * i + 1]);
         });
     }
-    // Qe S + A U, Qe S being d, to memory.
-    __device__ __forceinline__ void write_outputs(float (&d)[2][4], uint32_t A, uint32_t U, int query,
-                                                  int chunk) const {
+    // Outputs of 16 tokens and all columns: d[half] are columns 16 half ... of them.
+    using Outputs = float[2][2][4];
+
+    // d += 16 tokens of X times the matrix at Y, over the first `rows` rows of it.
+    template <int columns>
+    __device__ __forceinline__ void add_products(Outputs& d, uint32_t X, uint32_t Y, int rows) const {
+        uint32_t a[2][4], f[2][2][4];
+        const auto load = [&](int k) {
+            load_a<columns>(a[k / 16 % 2], X, token, k, lane);
+            load_b<sweep_columns>(f[k / 16 % 2][0], Y, k, 0, lane);
+            load_b<sweep_columns>(f[k / 16 % 2][1], Y, k, 16, lane);
+        };
+        load(0);
 #pragma unroll
-        for (int k = 0; k < C; k += 16) {
-            if (k > token) break;
-            uint32_t a[4], f[4];
-            load_a<C>(a, A, token, k, lane);
-            load_b<sweep_columns>(f, U, k, column, lane);
-            multiply(d, a, f);
+        for (int k = 0; k < columns; k += 16) {
+            if (k >= rows) break;
+            if (k + 16 < columns) load(k + 16);  // ahead of the products, which the assembler keeps in order
+            multiply(d[0], a[k / 16 % 2], f[k / 16 % 2][0]);
+            multiply(d[1], a[k / 16 % 2], f[k / 16 % 2][1]);
         }
-        const int n = this->tokens_of(chunk);
-        char* O = head_of(call.o, b, h * call.group + query) + (p.first + int64_t{chunk} * C) * call.o.token;
-        this->each_pair([&](int t, int c, int half, int i) {
-            const int at = first_column + c;
-            if (t >= n || at >= call.dv) return;
-            E* to = reinterpret_cast<E*>(O + t * call.o.token) + at;
-            const float first = d[half][2 * i], second = d[half][2 * i + 1];
-            if (call.o.quads) {
-                *reinterpret_cast<uint32_t*>(to) = pack(E{}, first, second);
-                return;
+    }
+    // Pairs of a row that four lanes share, each two columns of every eight: each lane gets the eight columns of its
+    // number.
+    __device__ __forceinline__ uint4 gather_row(const uint32_t (&x)[4]) const {
+        const bool upper = lane & 2, odd = lane & 1;
+        const uint32_t keep[2] = {upper ? x[2] : x[0], upper ? x[3] : x[1]};
+        uint32_t other[2] = {upper ? x[0] : x[2], upper ? x[1] : x[3]};
+        for (uint32_t& pair : other) pair = __shfl_xor_sync(all_lanes, pair, 2);
+        const uint32_t own = odd ? keep[1] : keep[0], across = odd ? other[1] : other[0];
+        const uint32_t beside = __shfl_xor_sync(all_lanes, odd ? keep[0] : keep[1], 1),
+                       opposite = __shfl_xor_sync(all_lanes, odd ? other[0] : other[1], 1);
+        const uint32_t near[2] = {odd ? beside : own, odd ? own : beside},
+                       far[2] = {odd ? opposite : across, odd ? across : opposite};
+        return upper ? make_uint4(far[0], far[1], near[0], near[1]) : make_uint4(near[0], near[1], far[0], far[1]);
+    }
+    __device__ __forceinline__ void write_outputs(const Outputs& d, int query, int chunk) const {
+        const int n = this->tokens_of(chunk), pair = lane % 4 * 2;
+        char* const O = head_of(call.o, b, h * call.group + query) + (p.first + int64_t{chunk} * C) * call.o.token;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int t = token + lane / 4 + 8 * i;
+            E* const row = reinterpret_cast<E*>(O + t * call.o.token) + first_column;
+            if (call.o.whole) {
+                uint32_t x[4];
+#pragma unroll
+                for (int m = 0; m < 4; ++m) x[m] = pack(E{}, d[m / 2][m % 2][2 * i], d[m / 2][m % 2][2 * i + 1]);
+                const uint4 eight = gather_row(x);
+                if (t < n && first_column + 4 * pair < call.dv) *reinterpret_cast<uint4*>(row + 4 * pair) = eight;
+                continue;
             }
-            to[0] = E(first);
-            if (at + 1 < call.dv) to[1] = E(second);
-        });
+#pragma unroll
+            for (int m = 0; m < 4; ++m) {
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const int c = 8 * m + pair + e;
+                    if (t < n && first_column + c < call.dv) row[c] = E(d[m / 2][m % 2][2 * i + e]);
+                }
+            }
+        }
     }
     // For the gradient: the state before the chunk, and later U, to memory, by one thread.
-    __device__ __forceinline__ void record_state(int chunk) const {
+    __device__ __forceinline__ void record_state(int chunk, uint32_t S) const {
         if (!p.states || threadIdx.x > 0) return;
-        ptx::bulk_store(p.states + this->narrow_tile_of(chunk) * tile_bytes(DK, sweep_columns),
-                        ptx::shared_address(s.S), tile_bytes(DK, sweep_columns));
+        ptx::bulk_store(p.states + this->narrow_tile_of(chunk) * tile_bytes(DK, sweep_columns), S,
+                        tile_bytes(DK, sweep_columns));
         ptx::tma_store_commit();
     }
     __device__ __forceinline__ void record_values(int chunk, uint32_t U) const {
-        if (!p.states || !delta || threadIdx.x > 0) return;
+        if (!p.states || !has_delta || threadIdx.x > 0) return;
         ptx::bulk_store(p.values + this->narrow_tile_of(chunk) * value_bytes, U, value_bytes);
         ptx::tma_store_commit();
     }
@@ -139,7 +197,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
                 read = fmaf(keys[m], S[m], read);
             }
             float u = there ? static_cast<float>(v[c]) : 0.0f;
-            if (delta) u = call.beta[bh * call.N + t] * (u - sum8(read));
+            if (has_delta) u = call.beta[bh * call.N + t] * (u - sum8(read));
 #pragma unroll
             for (int m = 0; m < each; ++m)
                 if (rg + 8 * m < call.dk) S[m] = fmaf(keys[m], u, S[m]);
@@ -160,49 +218,60 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
             if (inside(rg + 8 * m, own)) p.state_out[index(rg + 8 * m, own)] = S[m];
     }
 
-    // Returns false where the state is not finite.
-    __device__ __forceinline__ bool compute() const {
+    // The warps that carry the state. Returns false where it is not finite.
+    __device__ __forceinline__ bool carry_state() const {
         State S = {};
         this->load_state(S, p.state_in);
-        uint32_t item = 0;
         for (int chunk = 0; chunk < p.chunks; ++chunk) {
-            const uint32_t at = static_cast<uint32_t>(chunk), tiles = keys.at(at);
-            if (has_rows) this->round_state(S);
+            const uint32_t at = static_cast<uint32_t>(chunk), tiles = keys.at(at), before = states.at(at);
+            unsigned char* const values = s.keys[at % stages].U;
+            if (outputs) states.producer_acquire(at);
+            if (has_rows) this->round_state(S, s.states[at % state_stages].S);
             keys.consumer_wait(at);
-            unsigned char* values = s.keys[at % stages].U;
-            if (p.states) ptx::fence_proxy_async();
-            ptx::named_barrier_sync(barriers::channels_state, consumers);
-            record_state(chunk);
-            const uint32_t U = ptx::shared_address(values);
-            const auto finish_values = [&](const float(&e)[2][4]) {
-                if (delta) write_values(values, e);
+            if (has_delta || p.states) {
+                if (p.states) ptx::fence_proxy_async();
+                ptx::named_barrier_sync(barriers::channels_state, consumers);
+                record_state(chunk, before);
+                if (has_delta) {
+                    float e[2][4] = {};
+                    this->times_state(e, tiles + key_tiles.W_at, before);
+                    write_values(values, e);
+                }
                 if (p.states) ptx::fence_proxy_async();
                 wait_recorded();
                 ptx::named_barrier_sync(barriers::channels_values, consumers);
-                record_values(chunk, U);
-            };
-            if (call.group == 0) {
-                float e[2][4] = {};
-                if (delta) this->times_state(e, tiles + key_tiles.W_at);
-                finish_values(e);
+                record_values(chunk, ptx::shared_address(values));
             }
-            for (int query = 0; query < call.group; ++query, ++item) {
-                queries.consumer_wait(item);
-                float d[2][4] = {}, e[2][4] = {};
-                this->times_state(d, queries.at(item), e, tiles + key_tiles.W_at, query == 0 && delta);
-                if (query == 0) finish_values(e);
-                write_outputs(d, queries.at(item) + QueryTiles(DK).A_at, U, query, chunk);
-                this->release(queries, item);
-            }
+            if (outputs) arrive_as_warp(states.full(at), lane);
             if (has_rows) {
                 this->decay(S, tiles);
-                this->add_outer(S, tiles, U);
+                this->add_outer(S, tiles, ptx::shared_address(values));
             }
             wait_recorded();
             this->release(keys, at);
-            if (call.group > 1) ptx::named_barrier_sync(barriers::channels_values, consumers);
         }
         return store(S);
+    }
+    // The warps that make outputs, of which a half has the chunks of even number, the other one the rest.
+    __device__ __forceinline__ void make_outputs() const {
+        for (int chunk = static_cast<int>(threadIdx.x) / 128 % output_groups; chunk < p.chunks;
+             chunk += output_groups) {
+            const uint32_t at = static_cast<uint32_t>(chunk),
+                           U = keys.at(at) + static_cast<uint32_t>(offsetof(Keys, U));
+            keys.consumer_wait(at);
+            states.consumer_wait(at);
+            for (int query = 0; query < call.group; ++query) {
+                const uint32_t item = at * static_cast<uint32_t>(call.group) + static_cast<uint32_t>(query);
+                queries.consumer_wait(item);
+                Outputs d = {};
+                add_products<DK>(d, queries.at(item), states.at(at), DK);
+                add_products<C>(d, queries.at(item) + QueryTiles(DK).A_at, U, token + 16);
+                this->release(queries, item);
+                write_outputs(d, query, chunk);
+            }
+            states.consumer_release(at, lane);
+            this->release(keys, at);
+        }
     }
     // Whether the last state is finite; then, or where none of its columns goes token by token, it goes to memory.
     __device__ __forceinline__ bool store(const State& S) const {
@@ -215,8 +284,8 @@ struct Sweep : SweepBlock<DK, SweepShared<DK>> {
 };
 
 // Of packed sequences the grid goes through the parts of the round, and for each of them through the heads.
-template <int DK, bool packed>
-__global__ __launch_bounds__(sweep_threads, 1) void gated_channels_sweep(const __grid_constant__ Told<packed> told) {
+template <int DK, bool has_delta, bool packed>
+__global__ __launch_bounds__(forward_threads, 1) void gated_channels_sweep(const __grid_constant__ Told<packed> told) {
     extern __shared__ __align__(16) unsigned char shared[];
     uint32_t part = 0;
     int64_t bh = blockIdx.x / head_blocks(shared_part(told));
@@ -225,30 +294,35 @@ __global__ __launch_bounds__(sweep_threads, 1) void gated_channels_sweep(const _
         part = head / heads, bh = head % heads;
     }
     const Part& p = own_part(told, part);
-    const Sweep<DK> sweep(p, *reinterpret_cast<SweepShared<DK>*>(shared), bh);
-    if (threadIdx.x == 0) sweep.init(p.values ? 1 : 1 + 32, 1);  // with V, every lane of the warp that loads
+    const Sweep<DK, has_delta> sweep(p, *reinterpret_cast<SweepShared<DK, has_delta>*>(shared), bh);
+    if (threadIdx.x == 0) sweep.init();
     __syncthreads();
     if (sweep.cluster > 1) ptx::cluster_sync();
     bool finite = true;
-    if (threadIdx.x < consumers) finite = sweep.compute();
-    else sweep.load();
+    if (threadIdx.x < consumers) finite = sweep.carry_state();
+    else if (threadIdx.x >= forward_threads - 32) sweep.load();
+    else if (sweep.outputs) sweep.make_outputs();
     // No block ends while another may still write to its shared memory.
     __syncthreads();
     if (sweep.cluster > 1) ptx::cluster_sync();
     if (!finite) sweep.walk_by_tokens();
 }
 
-template <int DK, class T>
+template <int DK, bool has_delta, class T>
 void sweep(const T& told, std::int64_t parts, cudaStream_t stream) {
     const Part& p = shared_part(told);
-    launch(gated_channels_sweep<DK, std::is_same_v<T, RoundPart>>, "launching gated_channels_sweep",
-           dim3(static_cast<unsigned>(parts * p.call.all_heads * head_blocks(p))), sweep_threads,
-           sizeof(SweepShared<DK>), cluster_of(p), false, stream, told);
+    launch(gated_channels_sweep<DK, has_delta, std::is_same_v<T, RoundPart>>, "launching gated_channels_sweep",
+           dim3(static_cast<unsigned>(parts * p.call.all_heads * head_blocks(p))), forward_threads,
+           sizeof(SweepShared<DK, has_delta>), cluster_of(p), false, stream, told);
 }
 template <class T>
 void sweep(const T& told, std::int64_t parts, cudaStream_t stream) {
-    if (shared_part(told).DK == 64) sweep<64>(told, parts, stream);
-    else sweep<128>(told, parts, stream);
+    const Part& p = shared_part(told);
+    const bool delta = p.call.beta != nullptr;
+    if (p.DK == 64 && delta) sweep<64, true>(told, parts, stream);
+    else if (p.DK == 64) sweep<64, false>(told, parts, stream);
+    else if (delta) sweep<128, true>(told, parts, stream);
+    else sweep<128, false>(told, parts, stream);
 }
 
 }  // namespace

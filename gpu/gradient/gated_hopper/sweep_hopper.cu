@@ -11,6 +11,7 @@ using namespace channels;
 
 template <int DK>
 struct BackwardShared {
+    static constexpr uint32_t stages = 3;
     struct Keys {
         unsigned char tiles[KeyTiles(DK, true).bytes];
     } keys[stages];
@@ -88,14 +89,14 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
         uint32_t at = 0, item = 0;
         for (int chunk = p.chunks - 1; chunk >= 0; --chunk, ++at) {
             const uint32_t tiles = keys.at(at);
-            if (has_rows) this->round_state(E);
+            if (has_rows) this->round_state(E, s.S);
             keys.consumer_wait(at);
             ptx::fence_proxy_async();
             wait_recorded();
             ptx::named_barrier_sync(barriers::channels_state, consumers);
             record(x.after, chunk, s.S, tile_bytes(DK, sweep_columns));
             float d[2][4] = {};
-            this->times_state(d, tiles);
+            this->times_state(d, tiles, ptx::shared_address(s.S));
             if (has_rows) this->decay(E, tiles);
             for (int query = 0; query < call.group; ++query, ++item) {
                 queries.consumer_wait(item);
