@@ -208,8 +208,8 @@ public:
 namespace detail {
 
 // The keys and values of all ranks, one after the other round the ring: f(owner, block) while the block of
-// `following` is on its way; then(owner, following) when it has come. start(block) makes the rank's own, and finish()
-// is called with the block held last while the blocks are there.
+// `following` is on its way; then(owner, following) when it has come. start(block) makes the rank's own, and
+// finish(room) is called while the blocks are there, with one that is no longer needed.
 template <class E, class Start, class F, class Then, class Finish>
 void round_the_ring(Communicator& comm, const SoftmaxRing& z, Start&& start, F&& f, Then&& then, Finish&& finish) {
     const int p = comm.size(), me = comm.rank(), right = (me + 1) % p, left = (me + p - 1) % p;
