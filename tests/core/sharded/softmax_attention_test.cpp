@@ -47,6 +47,23 @@ TEST_CASE("softmax attention and its gradient on several workers", "[sharded][so
                 }
 }
 
+TEST_CASE("what a ring of softmax attention sends, and a ring of gradients twice that", "[sharded][softmax]") {
+    const Index heads = 2, N = 120, d = 6, dv = 5;
+    const Tensor q = drawn({1, heads, N, d}, 1), v = drawn({1, heads, N, dv}, 2);
+    for (const int p : {1, 2, 3, 5}) {
+        INFO("shards=" << p);
+        SoftmaxOptions o;
+        o.causal = true;
+        const auto forward = softmax_attention_sharded(q, q, v, o, on(p, "ring")).report.total();
+        const auto backward =
+            softmax_attention_grad_sharded(q, q, v, v, o, softmax_attention(q, q, v, o), on(p, "ring")).report.total();
+        CHECK(forward.elements == heads * N * (d + dv) * (p - 1));
+        CHECK(backward.elements == 2 * forward.elements);
+        CHECK(forward.messages == Index{p} * (p - 1));
+        CHECK(backward.messages == 2 * forward.messages);
+    }
+}
+
 TEST_CASE("softmax attention on parts of other lengths and of other keys", "[sharded][softmax]") {
     const Tensor q = drawn({1, 2, 50, 6}, 1), k = drawn({1, 2, 50, 6}, 2), v = drawn({1, 2, 50, 5}, 3);
     SoftmaxOptions o;
