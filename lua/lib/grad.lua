@@ -41,19 +41,21 @@ end
 
 local name_of  -- function -> name
 
--- Made when it is first needed: all files of the library have then been read.
+-- Made when it is first needed: all files of the library have then been read. Kept only when it is whole, as memory may
+-- run out on the way.
 local function name_functions()
-  name_of = {}
+  local names = {}
   for _, type_name in ipairs({ "Tensor", "GpuTensor" }) do
     local class = causeway._metatable(type_name)
     for key, name in pairs(class and names_of_operators or {}) do
-      if class[key] then name_of[class[key]] = name end
+      if class[key] then names[class[key]] = name end
     end
-    for name, f in pairs(class and known.methods(class) or {}) do name_of[f] = name end
+    for name, f in pairs(class and known.methods(class) or {}) do names[f] = name end
   end
   for name, f in pairs(causeway) do
-    if type(f) == "function" and (not name_of[f] or name:sub(1, 1) ~= "_") then name_of[f] = name end
+    if type(f) == "function" and (not names[f] or name:sub(1, 1) ~= "_") then names[f] = name end
   end
+  name_of = names
 end
 
 -- ── Values ──
