@@ -20,7 +20,7 @@ constexpr int run_again_every = 8;  // refused calls between two runs of the exa
 struct Report {
     std::size_t next;  // place in the list of those to try
     long tried, refused;
-    int faults;
+    int faults, deaths;  // of processes, where each case has one of its own
     char text[1 << 14];  // one line for each of the first faults
 
     void fault(const std::string& what) {

@@ -14,10 +14,20 @@ namespace {
 std::atomic<int> armed{-1};  // the kind of call, -1: none
 std::atomic<long> first_refused{0}, made{0}, refused{0}, live{0};
 std::atomic<bool> stays{false};
+std::atomic<Look> looks{nullptr};
+std::atomic<bool> kept{false};
+thread_local bool looking = false;
+thread_local int mutexes = 0;
 
 bool refuse(Call kind) noexcept {
-    if (armed.load(std::memory_order_relaxed) != static_cast<int>(kind)) return false;
-    const long now = made.fetch_add(1) + 1, first = first_refused.load();
+    if (armed.load(std::memory_order_relaxed) != static_cast<int>(kind) || looking) return false;
+    const long now = made.fetch_add(1) + 1;
+    if (const Look look = looks.load()) {
+        looking = true;
+        look(now);
+        looking = false;
+    }
+    const long first = first_refused.load();
     const bool is = first > 0 && (now == first || (stays.load() && now > first));
     if (is) refused.fetch_add(1);
     return is;
@@ -32,17 +42,34 @@ void* counted(void* block) noexcept {
 
 void arm(Call kind, long first, bool lasting) noexcept {
     made = refused = 0;
+    refuse_from(first, lasting);
+    armed = static_cast<int>(kind);
+}
+
+void arm(Call kind, Look look) noexcept {
+    made = refused = 0;
+    refuse_from(0, false);
+    looks = look;
+    armed = static_cast<int>(kind);
+}
+
+void refuse_from(long first, bool lasting) noexcept {
+    looks = nullptr;
     first_refused = first;
     stays = lasting;
-    armed = static_cast<int>(kind);
 }
 
 Counts disarm() noexcept {
     armed = -1;
+    looks = nullptr;
     return {made.load(), refused.load()};
 }
 
 long live_blocks() noexcept { return live.load(); }
+
+void only_count_frees() noexcept { kept = true; }
+
+int mutexes_held() noexcept { return mutexes; }
 
 }  // namespace causeway::faults
 
@@ -90,7 +117,7 @@ int posix_memalign(void** block, std::size_t alignment, std::size_t bytes) {
 
 void free(void* block) {
     if (block) causeway::faults::live.fetch_sub(1, std::memory_order_relaxed);
-    __libc_free(block);
+    if (!causeway::faults::kept.load(std::memory_order_relaxed)) __libc_free(block);
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*), void* argument) {
@@ -98,5 +125,26 @@ int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*
     static const auto create = reinterpret_cast<Create>(dlsym(RTLD_NEXT, "pthread_create"));
     if (causeway::faults::refuse(causeway::faults::Call::thread)) return EAGAIN;
     return create(thread, attributes, start, argument);
+}
+
+int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+    static const auto lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_lock"));
+    const int failed = lock(mutex);
+    if (!failed) ++causeway::faults::mutexes;
+    return failed;
+}
+
+int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+    static const auto lock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_trylock"));
+    const int failed = lock(mutex);
+    if (!failed) ++causeway::faults::mutexes;
+    return failed;
+}
+
+int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+    static const auto unlock = reinterpret_cast<int (*)(pthread_mutex_t*)>(dlsym(RTLD_NEXT, "pthread_mutex_unlock"));
+    const int failed = unlock(mutex);
+    if (!failed) --causeway::faults::mutexes;
+    return failed;
 }
 }

@@ -1,28 +1,30 @@
 // Any allocation may fail, and any start of a thread: runs the example of every page of help, and some calls besides,
-// once for each of its allocations with that one refused, and once with that one and all that follow refused. The
-// process must live; what is said must be one sentence that names memory; a result that comes nevertheless must be the
-// right one; the shell must work afterwards; nothing may be left allocated, on the stack of Lua or in the folder.
+// and refuses each allocation in it once alone, and once with all that follow, each time in a copy of the process that
+// is made where the allocation stands (snapshots.hpp). The copy must live; what it says must be one sentence that names
+// memory; a result that comes nevertheless must be the right one; the shell must work afterwards; nothing may be left
+// allocated, open, on the stack of Lua or in the folder. What stands where no copy can be made, as in a task of the
+// pool, is refused in a copy made at the start of the example.
 // The last line of the output counts cases and faults; exit status 1 where there was a fault.
-#include "tests/faults/hooks.hpp"
+#include "tests/faults/snapshots.hpp"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <latch>
 #include <map>
 #include <memory>
 #include <random>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "core/base/memory.hpp"
@@ -34,6 +36,7 @@
 #include "lua/shell/state.hpp"
 #include "tests/faults/children.hpp"
 #include "tests/faults/examples.hpp"
+#include "tests/faults/hooks.hpp"
 
 namespace causeway::faults {
 namespace {
@@ -64,6 +67,8 @@ struct Request {
     bool lasting = false, list = false, verbose = false;
 };
 
+constexpr int usual_threads = 2;  // of the pool
+
 struct Silent : lua::Display {
     Silent() { shown.reserve(std::size_t{1} << 20); }
     // Of several values it shows all or, as a terminal does, none: it has its room.
@@ -76,14 +81,6 @@ struct Silent : lua::Display {
 };
 
 using State = std::unique_ptr<lua_State, void (*)(lua_State*)>;
-
-// One allocation to refuse.
-struct Place {
-    long at;
-    bool lasting;
-};
-
-std::string text_of(const Place& p) { return std::to_string(p.at) + (p.lasting ? " and all later" : ""); }
 
 struct Outcome {
     std::string message, shown;
@@ -98,24 +95,12 @@ public:
     }
 
     Outcome run(const Place& place) {
-        random::set_seed(1);
-        // Another number of threads than before, so that the pool is made in every run.
-        if (kind_ == Call::thread) set_threads(threads() == 2 ? 3 : 2);
-        silent_.shown.clear();
-        alarm(patience);
-        Outcome out;
-        arm(kind_, place.at, place.lasting);
-        try {
-            lua::Failure failure = lua::evaluate(L_.get(), example_.code, "example");
-            out.counts = disarm();
-            out.message = std::move(failure.message);
-        } catch (const std::exception& error) {  // as the shell does at its prompt
-            out.counts = disarm();
-            out.message = error.what();
-        }
-        alarm(0);
-        out.shown = silent_.shown;
-        return out;
+        return run([&] { arm(kind_, place.at, place.lasting); });
+    }
+
+    // With nothing refused here, and a place in each copy of the process.
+    Outcome run_and_look() {
+        return run([&] { arm(kind_, look); });
     }
 
     // What a call of another function returns.
@@ -133,6 +118,28 @@ public:
     void clear_stack() { lua_settop(L_.get(), 0); }
 
 private:
+    template <class Arm>
+    Outcome run(Arm arm_calls) {
+        random::set_seed(1);
+        // Another number of threads than before, so that the pool is made in every run.
+        if (kind_ == Call::thread) set_threads(threads() == usual_threads ? usual_threads + 1 : usual_threads);
+        silent_.shown.clear();
+        alarm(patience);
+        Outcome out;
+        arm_calls();
+        try {
+            lua::Failure failure = lua::evaluate(L_.get(), example_.code, "example");
+            out.counts = disarm();
+            out.message = std::move(failure.message);
+        } catch (const std::exception& error) {  // as the shell does at its prompt
+            out.counts = disarm();
+            out.message = error.what();
+        }
+        alarm(0);
+        out.shown = silent_.shown;
+        return out;
+    }
+
     const Example& example_;
     Call kind_;
     Silent silent_;
@@ -154,9 +161,11 @@ Files files_here() {
 
 // Files that an interrupted write has left, here or in the folder of caches.
 std::string left_parts() {
-    for (const auto& entry : std::filesystem::recursive_directory_iterator("..")) {
-        const std::string name = entry.path().filename().string();
-        if (name.find(".part-") != std::string::npos) return entry.path().string();
+    for (const char* folder : {".", "../home"}) {
+        for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+            const std::string name = entry.path().filename().string();
+            if (name.find(".part-") != std::string::npos) return entry.path().string();
+        }
     }
     return "";
 }
@@ -177,26 +186,25 @@ void remove_files() {
 // A pool of so many threads, each of which has run a task: a thread allocates at its first one.
 void warm_pool(int size) {
     set_threads(size);
-    std::atomic<int> started{0};
-    parallel_for(size, [&](Index) {
-        for (++started; started < size;) std::this_thread::yield();
-    });
+    std::latch all(size);
+    parallel_for(size, [&](Index) { all.arrive_and_wait(); });
 }
 
-// The blocks that stay when a shell is closed, large ones that wait for the next request not among them.
+// A new pool, as it is at the start of every case.
+void renew_pool() {
+    warm_pool(usual_threads + 1);
+    warm_pool(usual_threads);
+}
+
+// The blocks that stay when a shell is closed, large ones that wait for the next request not among them. In a copy of
+// the process the pool is new.
 long blocks_at_rest() {
-    for (const int size : {3, 2}) warm_pool(size);
+    warm_pool(usual_threads);
     try {
         memory::release(memory::allocate(std::size_t{1} << 61));
     } catch (const OutOfMemory&) {  // as it must be; what was kept for the next request was given back before
     }
     return live_blocks();
-}
-
-// Files and pipes that this process has open.
-long open_descriptors() {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return std::distance(begin(all), end(all));
 }
 
 bool is_one_sentence_of_memory(const std::string& message) {
@@ -210,16 +218,54 @@ bool is_one_sentence_of_memory(const std::string& message) {
 
 // ---- in the process of an example ----
 
-void try_place(Runner& runner, const Place& place, const Outcome& reference, bool repeats, const Files& written,
-               Report& report) {
-    const Outcome out = runner.run(place);
-    ++report.tried;
+// Cases for one in which all memory of the shell is given back, not only counted: odd, as a call refused alone and one
+// refused with all later ones follow each other.
+constexpr long free_every = 7;
+
+// What an example does with nothing refused.
+struct Known {
+    Outcome reference;
+    bool repeats = false;
+    Files written;             // those that every run writes alike
+    std::string probe;         // what the other call returns
+    long run_again_every = 1;  // cases, so that a case takes about a millisecond of this; odd as free_every is
+    long blocks = 0;           // at rest behind it, in a copy of the process
+    int descriptors = 0;
+};
+
+// In a shell of its own. Called twice, as the first time fills what lives as long as the process.
+Known known_of(const Example& example, Call kind, Report& report) {
+    Known known;
+    Runner runner(example, kind);
+    // method = "auto" keeps an answer for each number of threads.
+    for (const int size : {usual_threads + 1, usual_threads}) {
+        warm_pool(size);
+        known.probe = runner.other_call();
+    }
+    known.reference = runner.run({0, false});
+    known.written = files_here();
+    const auto begun = std::chrono::steady_clock::now();
+    // Times differ from run to run, however equal two of them look.
+    known.repeats = runner.run({0, false}).shown == known.reference.shown &&
+                    known.reference.shown.find(" seconds") == std::string::npos;
+    const auto time = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begun);
+    known.run_again_every = static_cast<long>(time.count()) | 1;
+    const Files now = files_here();
+    std::erase_if(known.written, [&](const auto& file) {
+        const auto same = now.find(file.first);
+        return same == now.end() || same->second != file.second;
+    });
+    if (!known.reference.message.empty()) report.fault("with nothing refused: " + known.reference.message);
+    return known;
+}
+
+void judge(Runner& runner, const Place& place, const Outcome& out, const Known& known, Report& report) {
     if (out.counts.refused > 0) ++report.refused;
     const auto fault = [&](const std::string& what) { report.fault(text_of(place) + ": " + what); };
     if (!out.message.empty() && out.counts.refused == 0) fault("an error without a cause: " + out.message);
     else if (!out.message.empty() && !is_one_sentence_of_memory(out.message)) fault("says: " + out.message);
-    if (out.message.empty() && repeats && out.shown != reference.shown)
-        fault("another result: " + out.shown.substr(0, 200) + " for " + reference.shown.substr(0, 200));
+    if (out.message.empty() && known.repeats && out.shown != known.reference.shown)
+        fault("another result: " + out.shown.substr(0, 200) + " for " + known.reference.shown.substr(0, 200));
     if (runner.stack() != 0) {
         fault("left " + std::to_string(runner.stack()) + " values on Lua's stack");
         runner.clear_stack();
@@ -228,57 +274,93 @@ void try_place(Runner& runner, const Place& place, const Outcome& reference, boo
         fault("left the file " + part);
         std::filesystem::remove(part);
     }
-    if (const std::string file = damaged_file(written); !file.empty()) fault("neither the old nor the new: " + file);
+    if (const std::string file = damaged_file(known.written); !file.empty())
+        fault("neither the old nor the new: " + file);
+    if (const std::string now = runner.other_call(); now != known.probe) fault("another call then says: " + now);
+    if (report.tried % known.run_again_every != 0) return;
+    const Outcome again = runner.run({0, false});
+    if (!again.message.empty()) fault("without a fault then: " + again.message);
+    else if (known.repeats && again.shown != known.reference.shown) fault("without a fault then another result");
 }
 
-void run_example(const Example& example, const std::vector<Place>& places, Report& report, const Request& request) {
-    long before = 0, descriptors = 0;
-    bool repeats = false;
-    Outcome reference;
-    Files written;  // those that every run writes alike
-    std::string probe;
-    for (int round = 0; round < 2; ++round) {  // the first one fills what lives as long as the process
-        {
-            Runner runner(example, request.kind);
-            for (const int size : {3, 2}) {  // method = "auto" keeps an answer for each number of threads
-                warm_pool(size);
-                probe = runner.other_call();
-            }
-            reference = runner.run({0, false});
-            written = files_here();
-            // Times differ from run to run, however equal two of them look.
-            repeats = runner.run({0, false}).shown == reference.shown &&
-                      reference.shown.find(" seconds") == std::string::npos;
-            const Files now = files_here();
-            std::erase_if(written, [&](const auto& file) {
-                const auto same = now.find(file.first);
-                return same == now.end() || same->second != file.second;
-            });
-            if (!reference.message.empty()) report.fault("with nothing refused: " + reference.message);
-        }
-        before = blocks_at_rest();
-        descriptors = open_descriptors();
+// The end of a copy of the process: what the refused place came to, and what is left when the shell is closed.
+[[noreturn]] void end_copy(std::unique_ptr<Runner> runner, const Place& place, Outcome out, const Known& known,
+                           Report& report) {
+    judge(*runner, place, Outcome(std::move(out)), known, report);  // whose texts are not left over
+    alarm(patience);
+    if (report.tried % free_every != 0) only_count_frees();
+    runner.reset();
+    if (const long more = blocks_at_rest() - known.blocks; more > 0)
+        report.fault(text_of(place) + ": " + std::to_string(more) + " blocks were left allocated");
+    if (const int more = open_descriptors() - known.descriptors; more > 0)
+        report.fault(text_of(place) + ": " + std::to_string(more) + " files were left open");
+    _exit(0);
+}
+
+// A shell that has done something. Every place is counted from here.
+std::unique_ptr<Runner> new_runner(const Example& example, Call kind) {
+    auto runner = std::make_unique<Runner>(example, kind);
+    runner->other_call();
+    return runner;
+}
+
+// The blocks that stay at the end of a copy in which nothing is refused; -1 where it does not live so long.
+long blocks_of_copy(const Example& example, Call kind, Report& report) {
+    static auto& blocks = shared<long>();
+    blocks = -1;
+    auto runner = new_runner(example, kind);
+    if (!in_copy({0, false}, report)) return blocks;
+    warm_pool(usual_threads);
+    runner->run({0, false});
+    runner->other_call();
+    runner.reset();
+    blocks = blocks_at_rest();
+    _exit(0);
+}
+
+// The places in one run of the example, then those that no copy could be made at, from its start.
+void try_places(const Example& example, Call kind, Places& places, const Known& known, Report& report) {
+    auto runner = new_runner(example, kind);
+    if (kind == Call::allocation) {
+        watch(places, report);
+        Outcome out = runner->run_and_look();
+        if (const Place* place = place_of_copy()) end_copy(std::move(runner), *place, std::move(out), known, report);
+        if (!out.message.empty()) report.fault("with nothing refused: " + out.message);
+        runner = new_runner(example, kind);
     }
-    {
-        Runner runner(example, request.kind);
-        runner.other_call();
-        int since = 0;
-        for (; report.next < places.size(); ++report.next) {
-            try_place(runner, places[report.next], reference, repeats, written, report);
-            if (const std::string now = runner.other_call(); now != probe)
-                report.fault(text_of(places[report.next]) + ": another call then says: " + now);
-            if (++since % run_again_every != 0 && report.next + 1 < places.size()) continue;
-            const Outcome again = runner.run({0, false});
-            if (!again.message.empty())
-                report.fault(text_of(places[report.next]) + ": without a fault then: " + again.message);
-            else if (repeats && again.shown != reference.shown)
-                report.fault(text_of(places[report.next]) + ": without a fault then another result");
-        }
+    for (std::size_t i = 0; i < places.all.size(); ++i) {
+        const Place& place = places.all[i];
+        if (places.tried[i] || !in_copy(place, report)) continue;
+        warm_pool(usual_threads);  // no thread of it lives in a copy
+        Outcome out = runner->run(place);
+        end_copy(std::move(runner), place, std::move(out), known, report);
     }
-    if (const long after = blocks_at_rest(); after > before)
-        report.fault(std::to_string(after - before) + " blocks were left allocated");
-    if (const long after = open_descriptors(); after > descriptors)
-        report.fault(std::to_string(after - descriptors) + " files were left open");
+}
+
+// The share, in which a place has both its cases, of all places, or of some: one of each of `most` parts of the same
+// length, at random inside of it.
+std::vector<Place> places_of(long allocations, const Example& example, const Request& request) {
+    std::mt19937 random(request.seed + static_cast<unsigned>(std::hash<std::string>{}(example.name)));
+    std::vector<Place> places;
+    const long most = request.most > 0 ? std::min(request.most, 2 * allocations) : 2 * allocations;
+    for (long i = 0; i < most; ++i) {
+        const long from = i * 2 * allocations / most, to = (i + 1) * 2 * allocations / most;
+        const long at = from + static_cast<long>(random() % static_cast<unsigned long>(std::max(1L, to - from)));
+        if (i / 2 % request.shares == request.share - 1) places.push_back({at / 2 + 1, at % 2 == 1});
+    }
+    return places;
+}
+
+void run_example(const Example& example, const Request& request, long& calls, Report& report) {
+    known_of(example, request.kind, report);
+    Known known = known_of(example, request.kind, report);
+    renew_pool();
+    calls = known.reference.counts.made;
+    Places places(places_of(calls, example, request));
+    known.descriptors = open_descriptors();
+    known.blocks = blocks_of_copy(example, request.kind, report);
+    report.tried = 0;
+    try_places(example, request.kind, places, known, report);
 }
 
 // Only one allocation refused, in this process: what is said then, and how many blocks stay.
@@ -286,12 +368,14 @@ void run_once(const Example& example, const Request& request) {
     long before = 0;
     Outcome out;
     for (const Place place : {Place{0, false}, Place{0, false}, Place{request.at, request.lasting}}) {
+        renew_pool();
         before = blocks_at_rest();
         Runner runner(example, request.kind);
         runner.other_call();
         out = runner.run(place);
         runner.run({0, false});
     }
+    renew_pool();
     std::printf("%s: %s%s%ld blocks left\n", example.name.c_str(), out.message.c_str(), out.message.empty() ? "" : ", ",
                 blocks_at_rest() - before);
 }
@@ -315,56 +399,27 @@ int in_empty_folder(F f) {
     });
 }
 
-// The share of all places, or of some: one of each of `most` parts of the same length, at random inside of it.
-std::vector<Place> places_of(long allocations, const Request& request, std::mt19937& random) {
-    std::vector<Place> places;
-    const long most = request.most > 0 ? std::min(request.most, 2 * allocations) : 2 * allocations;
-    for (long i = 0; i < most; ++i) {
-        const long from = i * 2 * allocations / most, to = (i + 1) * 2 * allocations / most;
-        const long at = from + static_cast<long>(random() % static_cast<unsigned long>(std::max(1L, to - from)));
-        if (i % request.shares == request.share - 1) places.push_back({at / 2 + 1, at % 2 == 1});
-    }
-    return places;
-}
-
 struct Totals {
     long examples = 0, calls = 0, tried = 0, refused = 0;
     int deaths = 0, faults = 0;
 };
 
-void run_in_children(const Example& example, const Request& request, std::mt19937& random, Totals& totals) {
-    static auto& allocations = shared<long>();
+void run_in_child(const Example& example, const Request& request, Totals& totals) {
+    static auto& calls = shared<long>();
     static auto& report = shared<Report>();
-    allocations = -1;
-    in_empty_folder([&] {
-        Runner runner(example, request.kind);
-        runner.run({0, false});
-        runner.run({0, false});
-        allocations = runner.run({0, false}).counts.made;
-    });
+    calls = 0;
     std::memset(static_cast<void*>(&report), 0, sizeof report);
-    if (allocations < 0) report.fault("the example ended the process with nothing refused");
-    const std::vector<Place> places = places_of(std::max(0L, allocations), request, random);
-    int deaths = 0;
-    while (allocations >= 0) {
-        const int status = in_empty_folder([&] { run_example(example, places, report, request); });
-        if (ended_well(status)) break;
-        ++deaths;
-        const std::string place = report.next < places.size() ? text_of(places[report.next]) : "at the end";
-        report.fault(place + ": " + death(status));
-        ++report.tried;
-        ++report.refused;
-        if (report.next++ >= places.size()) break;
-    }
+    const int status = in_empty_folder([&] { run_example(example, request, calls, report); });
+    if (!ended_well(status)) report.fault("with nothing refused: " + death(status));
     ++totals.examples;
-    totals.calls += allocations;
+    totals.calls += calls;
     totals.tried += report.tried;
     totals.refused += report.refused;
-    totals.deaths += deaths;
+    totals.deaths += report.deaths;
     totals.faults += report.faults;
     if (report.faults > 0 || request.verbose)
-        std::printf("  %s: %ld calls, %ld cases, %d faults, %d of them deaths\n%s", example.name.c_str(), allocations,
-                    report.tried, report.faults, deaths, report.text);
+        std::printf("  %s: %ld calls, %ld cases, %d faults, %d of them deaths\n%s", example.name.c_str(), calls,
+                    report.tried, report.faults, report.deaths, report.text);
     std::fflush(stdout);
 }
 
@@ -381,12 +436,11 @@ int run(const Request& request) {
         return 2;
     }
     for (const char* name : {"HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"}) setenv(name, (folder + "/home").c_str(), 1);
-    std::mt19937 random(request.seed);
     Totals totals;
     for (const Example& example : examples) {
         if (request.list) std::printf("%s\n", example.name.c_str());
         else if (request.at > 0) run_once(example, request);
-        else run_in_children(example, request, random, totals);
+        else run_in_child(example, request, totals);
     }
     std::error_code ignored;
     std::filesystem::current_path("/", ignored);
