@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """PyTorch's scaled_dot_product_attention on the sizes of bench_flash, for the tables of docs/kernels/softmax.md.
 
-Optional: needs PyTorch with CUDA; without it, it says so and ends. Times are medians of graph replays; every line is checked on one
-row against Float64.
+Optional: needs PyTorch with CUDA; without it, it says so and ends. Times are medians of graph replays, those of gradients of plain
+calls; every line but those of gradients is checked on one row against Float64.
 
     python3 experiments/peers/sdpa.py
 """
@@ -19,6 +19,19 @@ if not torch.cuda.is_available():
 
 
 def median_ms(call, repeats=11):
+    times = []
+    for i in range(repeats + 3):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        if i >= 3:
+            times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
+def median_of_replays(call):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         for _ in range(3):
@@ -27,30 +40,7 @@ def median_ms(call, repeats=11):
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         call()
-    times = []
-    for i in range(repeats + 2):
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        start.record()
-        graph.replay()
-        stop.record()
-        stop.synchronize()
-        if i >= 2:
-            times.append(start.elapsed_time(stop))
-    return statistics.median(times)
-
-
-def median_of_calls(call, repeats=11):
-    times = []
-    for i in range(repeats + 3):
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        start.record()
-        call()
-        stop.record()
-        stop.synchronize()
-        if i >= 3:
-            times.append(start.elapsed_time(stop))
-    return statistics.median(times)
+    return median_ms(graph.replay)
 
 
 def measure(name, heads, N, M, d, causal, dtype=torch.bfloat16, flop=True):
@@ -62,7 +52,7 @@ def measure(name, heads, N, M, d, causal, dtype=torch.bfloat16, flop=True):
                 out = sdpa(q, k, v, is_causal=causal)
                 want = torch.softmax((k[0, 0].double() @ q[0, 0, -1].double()) * d**-0.5, 0) @ v[0, 0].double()
                 error = ((out[0, 0, -1].double() - want).norm() / want.norm()).item()
-                ms = median_ms(lambda: sdpa(q, k, v, is_causal=causal))
+                ms = median_of_replays(lambda: sdpa(q, k, v, is_causal=causal))
         except RuntimeError as reason:
             print(f"{name:32} {backend.name:20} not there: {str(reason).splitlines()[0][:60]}")
             continue
@@ -78,7 +68,7 @@ def measure_gradient(name, heads, N, d, causal, dtype=torch.bfloat16):
     for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
         with sdpa_kernel(backend):
             out = sdpa(q, k, v, is_causal=causal)
-            ms = median_of_calls(lambda: torch.autograd.grad(out, (q, k, v), dO, retain_graph=True))
+            ms = median_ms(lambda: torch.autograd.grad(out, (q, k, v), dO, retain_graph=True))
         work = 10.0 * heads * d * (N * (N + 1) / 2 if causal else N * N)
         print(f"{name:32} {backend.name:20} {ms:9.4f} ms {work / ms * 1e-9:8.1f} TFLOP/s", flush=True)
 

@@ -7,7 +7,7 @@ namespace causeway::gpu::softmax {
 
 bool gradient_hopper_reaches(const SoftmaxGradArgs& a) {
     const SoftmaxArgs& in = a.in;
-    return in.N > 0 && hopper_reaches(in) && tma_reaches(a.dO, in.type, in.o_stride) &&
+    return !in.empty() && hopper_reaches(in) && tma_reaches(a.dO, in.type, in.o_stride) &&
            tma_reaches(a.dq, in.type, in.q_stride) && tma_reaches(a.dk, in.type, in.k_stride) &&
            tma_reaches(a.dv, in.type, in.v_stride);
 }

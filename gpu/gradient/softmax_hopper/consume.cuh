@@ -26,7 +26,7 @@ struct Consumer {
 #pragma unroll
         for (int i = 0; i < D / 2; ++i) sum_a[i] = sum_b[i] = 0;
         if constexpr (!Pass::own_keys) {
-            const int64_t at = (int64_t{pass.batch} * g.c.heads * g.c.group + pass.own_head) * g.padded + row();
+            const int64_t at = sums_of(g, pass, pass.own_head) + row();
             lse2[0] = g.lse2[at], lse2[1] = g.lse2[at + 8], dots[0] = g.D[at], dots[1] = g.D[at + 8];
         }
     }
@@ -68,7 +68,7 @@ struct Consumer {
 #pragma unroll
         for (int i = 0; i < T / 4; ++i) to[i] = pack(E{}, x[2 * i], x[2 * i + 1]);
     }
-    // f(index in s, number of the query for that element in `sums` or `own`).
+    // f(index in s, the number of that element's query: of those at `sums` in shared memory, or of `own`).
     template <class F>
     __device__ __forceinline__ void each(uint32_t sums, const float (&own)[2], F&& f) const {
         sums += pair() * 4;

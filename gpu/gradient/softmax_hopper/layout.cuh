@@ -64,6 +64,12 @@ struct Layout {
     }
 };
 
+// Where the sums of a head of queries begin in g.lse2 and g.D.
+template <class Pass>
+__device__ __forceinline__ int64_t sums_of(const Gradient& g, const Pass& pass, int32_t query_head) {
+    return (int64_t{pass.batch} * pass.c.heads * pass.c.group + query_head) * g.padded;
+}
+
 // A block that owns keys: the queries of all heads that share them pass by, head by head. With a causal mask the first
 // keys, which most queries see, come first.
 template <int D>

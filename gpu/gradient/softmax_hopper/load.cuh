@@ -19,13 +19,12 @@ __device__ __forceinline__ void load(const TensorMaps& maps, const Gradient& g, 
     load_tile(memory.own_a(), L::own_box_bytes, maps.own_a, memory.own_full(), pass.own0, pass.own_head);
     load_tile(memory.own_b(), L::own_box_bytes, maps.own_b, memory.own_full(), pass.own0, pass.own_head);
     for (uint32_t j = 0; j < static_cast<uint32_t>(pass.tiles); ++j, pass.advance()) {
-        const auto next = [&](const auto& pipeline, const CUtensorMap& map, uint32_t sums_at, const float* sums) {
+        const auto next = [&](const auto& pipeline, const CUtensorMap& map, uint32_t to, const float* sums) {
             pipeline.producer_acquire(j);
             pipeline.producer_expect(j, L::tile_bytes + (Pass::own_keys ? L::sums_bytes : 0));
             load_tile(pipeline.at(j), L::box_bytes, map, pipeline.full(j), pass.row0, pass.head);
             if (!Pass::own_keys) return;
-            const int64_t at = (int64_t{pass.batch} * pass.c.heads * pass.c.group + pass.head) * g.padded + pass.row0;
-            ptx::bulk_load(sums_at, sums + at, L::sums_bytes, pipeline.full(j));
+            ptx::bulk_load(to, sums + (sums_of(g, pass, pass.head) + pass.row0), L::sums_bytes, pipeline.full(j));
         };
         next(memory.a, maps.passing_a, memory.lse2(j), g.lse2);
         next(memory.b, maps.passing_b, memory.dots(j), g.D);

@@ -19,10 +19,10 @@ Plan plan_of(const SoftmaxGradArgs& a, bool own_keys) {
     const auto tiles = [](std::int64_t rows) { return (rows + own_rows - 1) / own_rows; };
     if (own_keys) {
         return {{k, v, q, dO, of_keys(a.dk, in.k_stride, consumer_rows), of_keys(a.dv, in.v_stride, consumer_rows)},
-                check_blocks(gradient_name, in.batch * in.heads * tiles(in.M))};
+                in.batch * in.heads * tiles(in.M)};
     }
     const CUtensorMap dq = of_queries(a.dq, in.q_stride, consumer_rows);
-    return {{q, dO, k, v, dq, dq}, check_blocks(gradient_name, in.batch * query_heads * tiles(in.N))};
+    return {{q, dO, k, v, dq, dq}, in.batch * query_heads * tiles(in.N)};
 }
 
 }  // namespace causeway::gpu::softmax::backward

@@ -25,11 +25,10 @@ struct TensorMaps {
 
 struct Plan {
     TensorMaps maps;
-    unsigned blocks;
+    std::int64_t blocks;
 };
 
-// The pass for dk and dv, to which keys belong, or that for dq. Throws Error where there are too many blocks for one
-// launch.
+// The pass for dk and dv, to which keys belong, or that for dq.
 Plan plan_of(const SoftmaxGradArgs&, bool own_keys);
 
 }  // namespace causeway::gpu::softmax::backward

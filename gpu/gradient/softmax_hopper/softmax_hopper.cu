@@ -51,11 +51,10 @@ __global__ __launch_bounds__(threads, 1) void gradient_hopper(const __grid_const
 template <class E, int D>
 void run(const SoftmaxGradArgs& a, const Gradient& g, cudaStream_t stream) {
     const Plan keys = plan_of(a, true), queries = plan_of(a, false);
-    const unsigned blocks = check_blocks(gradient_name, int64_t{keys.blocks} + queries.blocks);
-    if (blocks > 0)
-        launch(gradient_hopper<E, D>, "launching gradient_hopper", dim3(blocks), threads,
-               std::max(Layout<KeyPass<D>>::bytes, Layout<QueryPass<D>>::bytes), 1, false, stream,
-               AllMaps{keys.maps, queries.maps}, g, static_cast<int32_t>(keys.blocks));
+    launch(gradient_hopper<E, D>, "launching gradient_hopper",
+           dim3(check_blocks(gradient_name, keys.blocks + queries.blocks)), threads,
+           std::max(Layout<KeyPass<D>>::bytes, Layout<QueryPass<D>>::bytes), 1, false, stream,
+           AllMaps{keys.maps, queries.maps}, g, static_cast<int32_t>(keys.blocks));
 }
 
 template <class E>
