@@ -8,6 +8,7 @@
 #include "tests/faults/snapshots.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -194,6 +195,16 @@ void warm_pool(int size) {
 void renew_pool() {
     warm_pool(usual_threads + 1);
     warm_pool(usual_threads);
+}
+
+// The C library keeps stacks of threads that have ended, up to 40 MB of them, and with each a block: how many there are
+// depends on how many threads happened to live at once. Stacks larger than that it gives back.
+void keep_no_stacks() {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, std::size_t{64} << 20);
+    pthread_setattr_default_np(&attributes);
+    pthread_attr_destroy(&attributes);
 }
 
 // The blocks that stay when a shell is closed, large ones that wait for the next request not among them. In a copy of
@@ -435,6 +446,7 @@ int run(const Request& request) {
         std::perror(folder.c_str());
         return 2;
     }
+    keep_no_stacks();
     for (const char* name : {"HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"}) setenv(name, (folder + "/home").c_str(), 1);
     Totals totals;
     for (const Example& example : examples) {
