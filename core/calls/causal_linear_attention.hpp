@@ -137,7 +137,7 @@ const Call<CausalGradOptions<Tensor>>& causal_linear_attention_grad() {
                     .member = &S::ddecay,
                     .text = "whether the gradient of the decay is wanted too, where one is given",
                     .example = "decay = 0.9, ddecay = false"}},
-                  joined<S>(of_both_causal_calls<S>(), joined<S>(sharding_options<S>(), {ring_exchange_option<S>()}))),
+                  joined<S>(of_both_causal_calls<S>(), joined<S>(sharding_options<S>(), {grad_exchange_option<S>()}))),
         gradient_inputs()};
     return call;
 }

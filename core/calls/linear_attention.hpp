@@ -273,7 +273,7 @@ const Call<LinearGradOptions<Tensor>>& linear_attention_grad() {
                               .text = "what arrives at the final state, [b, h, d_k, d_v]",
                               .standard = "zeros",
                               .example = "dstate = ones(1, 2, 8, 8)"}}),
-                  joined<S>(sharding_options<S>(), {ring_exchange_option<S>()})),
+                  joined<S>(sharding_options<S>(), {grad_exchange_option<S>()})),
         gradient_inputs()};
     return call;
 }

@@ -81,6 +81,17 @@ Option<S> state_exchange_option() {
         state_exchanges);
 }
 
+// Of their gradients.
+template <class S>
+Option<S> grad_exchange_option() {
+    return exchange_option<S>(
+        "how the states get from worker to worker, and their gradients back: a ring of both, head after head; a scan "
+        "or "
+        "an all-gather of the maps of the parts, which are made first both ways; or \"heads\", where each worker gets "
+        "all tokens of some heads; on GPUs \"ring\" and \"heads\"",
+        state_exchanges);
+}
+
 // Of the other calls.
 template <class S>
 Option<S> ring_exchange_option() {

@@ -17,6 +17,8 @@ public:
     void forward(T* last);
     // From d.dS, the gradient with respect to the state after the tokens, which becomes that of the state before them.
     void backward();
+    // The same for d.dS alone, with no forward() before it: no other gradient is written, nor is any state read.
+    void state_backward();
     // Numbers that are kept between the two.
     Index kept() const { return plain_ ? 0 : chunks_ * head_.in.dk * head_.in.dv; }
 

@@ -57,6 +57,26 @@ void ChunkPasses<T>::backward() {
     op.write_state();
 }
 
+template <class T>
+void ChunkPasses<T>::state_backward() {
+    if (chunks_ == 0) return;
+    GradHead<T> alone = head_;
+    Buffer<T> dv(head_.in.beta ? head_.in.N * head_.in.dv : 0);
+    std::fill_n(dv.data(), dv.size(), T(0));
+    alone.dv = dv.data();
+    ChunkOperands<T> op(alone, c_, true);
+    for (Index i = chunks_ - 1; i >= 0; --i) {
+        const Index start = i * c_, n = std::min(c_, head_.in.N - start);
+        if (!head_.in.beta) {
+            gradient::state_backward<T>(op, start, n, nullptr);
+            continue;
+        }
+        const ChunkScores<T> scores = scores_of(op, start, n);
+        gradient::state_backward(op, start, n, &scores);
+    }
+    op.write_state();
+}
+
 template class ChunkPasses<float>;
 template class ChunkPasses<double>;
 

@@ -12,6 +12,7 @@
 #include "core/kit/pool.hpp"
 #include "core/sharded/all_to_all.hpp"
 #include "core/sharded/exchange.hpp"
+#include "core/sharded/gradients.hpp"
 #include "core/sharded/handed.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
@@ -49,6 +50,34 @@ struct Sizes {
     Index first_row(Index i) const { return (sequence(i).batch * heads + i % heads) * N + sequence(i).first; }
     Index width() const { return d + (normalize ? 1 : 0); }
     Index elements() const { return r * width(); }
+
+    // What a piece leaves of the state before it.
+    T left_after(Index i, const Piece& piece) const {
+        return static_cast<T>(std::pow(decay(i), static_cast<double>(piece.n)));
+    }
+    // How many tokens forget what is before them: the decay leaves less than a place behind the last of a state no
+    // larger than what they make. More than n, the tokens there are, where they do not.
+    Index forgetting(Index i, Index n) const {
+        const double gamma = decay(i);
+        if (!(gamma < 1) || n == 0) return n + 1;
+        const double tokens = std::max(1.0, std::ceil(std::log(sharded::unseen<T>) / std::log(gamma)));
+        return tokens <= static_cast<double>(n) ? static_cast<Index>(tokens) : n + 1;
+    }
+    // The last ones of a piece, from the first one of a block on, and the first ones, up to the last one of a block.
+    Index last_forgetting(Index i, const Piece& piece, Index unit) const {
+        const Index n = forgetting(i, piece.n);
+        return n > piece.n ? n : piece.n - (piece.n - n) / unit * unit;
+    }
+    Index first_forgetting(Index i, const Piece& piece, Index unit) const {
+        const Index n = forgetting(i, piece.n);
+        return n > piece.n ? n : std::min(piece.n, (n + unit - 1) / unit * unit);
+    }
+    // S <- what the last n tokens of a piece make, from zeros before them.
+    void advance_last(Index i, Piece piece, Index n, T* S) const {
+        std::fill_n(S, elements(), T(0));
+        piece.offset += piece.n - n, piece.n = n;
+        advance(i, piece, S);
+    }
 
     // S <- γ^n S + Σ_j γ^(n-j) c_jᵀ v_j over the tokens of a piece.
     void advance(Index i, const Piece& piece, T* S) const {
@@ -118,9 +147,7 @@ public:
         exact::run(method_, one);
     }
     void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
-    void map(Index i, T* A) const override {
-        A[0] = static_cast<T>(std::pow(sizes_.decay(i), static_cast<double>(piece(i).n)));
-    }
+    void map(Index i, T* A) const override { A[0] = sizes_.left_after(i, piece(i)); }
 
     bool may_forget() const override { return may_forget_; }
     // As of linear attention with a gate per head.
@@ -129,13 +156,7 @@ public:
         for (const sharded::Stop& s : stops) out.push_back(s.after && 2 * reach(s.state) <= piece(s.state).n);
         return out;
     }
-    void last_tokens_of(Index i, T* S) const override {
-        std::fill_n(S, sizes_.elements(), T(0));
-        Piece last = piece(i);
-        const Index n = reach(i);
-        last.offset += last.n - n, last.n = n;
-        sizes_.advance(i, last, S);
-    }
+    void last_tokens_of(Index i, T* S) const override { sizes_.advance_last(i, piece(i), reach(i), S); }
     std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
         return sharded::differing(stops.size(), S, handed, p_.r, sizes_.width(), false);
     }
@@ -146,15 +167,7 @@ public:
 private:
     const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
     T* state_of(Index i) const { return states_ + i * sizes_.elements(); }
-    // How many of the last tokens, from the first one of a block on, forget what is before them: the decay leaves less
-    // than a place behind the last of a state no larger than what they make. More than there are where they do not.
-    Index reach(Index i) const {
-        const Index all = piece(i).n, unit = unit_of(p_.block);
-        const double gamma = sizes_.decay(i);
-        if (!(gamma < 1) || all == 0) return all + 1;
-        const double tokens = std::max(1.0, std::ceil(std::log(sharded::unseen<T>) / std::log(gamma)));
-        return tokens <= static_cast<double>(all) ? all - (all - static_cast<Index>(tokens)) / unit * unit : all + 1;
-    }
+    Index reach(Index i) const { return sizes_.last_forgetting(i, piece(i), unit_of(p_.block)); }
 
     const exact::Method& method_;
     const exact::Problem<T>& p_;
@@ -167,24 +180,27 @@ private:
 template <class T>
 class CausalGradPart final : public sharded::GradByState<T> {
 public:
-    // states, gradients: of all sequences, before their first tokens and with respect to those.
+    // states, gradients: of all sequences, before their first tokens and with respect to those. may_forget: without
+    // normalisation, by which the gradient of a state hangs on the state itself.
     CausalGradPart(const gradient::GradProblem<T>& p, const Sizes<T>& sizes, std::vector<Piece> pieces, const T* states,
-                   T* gradients)
+                   T* gradients, bool may_forget)
         : sharded::GradByState<T>(sizes.elements(), 1),
           p_(p),
           sizes_(sizes),
           pieces_(std::move(pieces)),
           states_(states),
           gradients_(gradients),
-          passes_(static_cast<std::size_t>(sizes.states())) {}
+          passes_(static_cast<std::size_t>(sizes.states())) {
+        if (may_forget) given_.assign(gradients, gradients + sizes.states() * sizes.elements());
+    }
 
     void first(Index i, T* S) const override { std::copy_n(states_ + i * sizes_.elements(), sizes_.elements(), S); }
     void last(Index, const T*) override {}
     void run(Index i, T* S) override { advance(i, S); }
     void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
-    void map(Index, T*) const override {}
+    void map(Index i, T* A) const override { A[0] = sizes_.left_after(i, piece(i)); }
     void last_gradient(Index i, T* dS) const override {
-        std::copy_n(gradients_ + i * sizes_.elements(), sizes_.elements(), dS);
+        std::copy_n((given_.empty() ? gradients_ : given_.data()) + i * sizes_.elements(), sizes_.elements(), dS);
     }
     void first_gradient(Index i, const T* dS) override {
         std::copy_n(dS, sizes_.elements(), gradients_ + i * sizes_.elements());
@@ -204,6 +220,33 @@ public:
         passes->backward();
         passes.reset();
     }
+
+    bool may_forget_both_ways() const override { return !given_.empty(); }
+    // As of linear attention with a gate per head.
+    std::vector<char> forgets_both_ways(sharded::Stops stops) override {
+        std::vector<char> out;
+        for (const sharded::Stop& s : stops) {
+            const Index n = piece(s.state).n;
+            out.push_back((!s.before || 2 * first_reach(s.state) <= n) && (!s.after || 2 * last_reach(s.state) <= n));
+        }
+        return out;
+    }
+    void last_tokens_of(Index i, T* S) const override { sizes_.advance_last(i, piece(i), last_reach(i), S); }
+    void first_tokens_of(Index i, T* dS) override {
+        std::fill_n(dS, sizes_.elements(), T(0));
+        state_backward(tokens(i, states_, dS, first_reach(i)));
+    }
+    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
+        return sharded::differing(stops.size(), S, handed, p_.in.dk, sizes_.width(), false);
+    }
+
+    // With normalisation it hangs on the state, and gradients are written that are written once more later.
+    void state_gradient(Index i, const T* S, T* dS) override {
+        if (piece(i).n == 0) return;
+        const gradient::GradProblem<T> one = tokens(i, S, dS);
+        if (sizes_.normalize) gradient::run_causal_grad(one, true);
+        else state_backward(one);
+    }
     Index kept(Index i) const override {
         const Index n = piece(i).n;
         if (sizes_.normalize || n == 0 || !p_.in.g) return 0;
@@ -214,12 +257,21 @@ public:
     sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
     sharded::Work forth_work(Index i) const override { return sizes_.work(piece(i), 1); }
     sharded::Work back_work(Index i) const override { return sizes_.work(piece(i), 5); }
+    sharded::Work state_gradient_work(Index i) const override {
+        return sizes_.normalize ? back_work(i) : sizes_.work(piece(i), 1);
+    }
 
 private:
     const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
-    // The rank's tokens of state i as a problem of their own.
-    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS) const {
-        const Index n = piece(i).n, row = sizes_.first_row(i) + piece(i).offset, r = p_.in.dk, d = p_.in.dv;
+    Index first_reach(Index i) const { return sizes_.first_forgetting(i, piece(i), unit_of(p_.in.chunk)); }
+    Index last_reach(Index i) const { return sizes_.last_forgetting(i, piece(i), unit_of(p_.in.chunk)); }
+    static void state_backward(const gradient::GradProblem<T>& one) {
+        gradient::ChunkPasses<T>(one.head(0), one.in.chunk).state_backward();
+    }
+    // The rank's tokens of state i, or the first `count` of them, as a problem of their own.
+    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS, Index count = -1) const {
+        const Index n = count >= 0 ? count : piece(i).n, row = sizes_.first_row(i) + piece(i).offset, r = p_.in.dk,
+                    d = p_.in.dv;
         gradient::GradProblem<T> one = p_;
         one.in.batch = one.in.heads = 1, one.in.N = n;
         one.in.chunk = std::min(p_.in.chunk, n);
@@ -236,6 +288,7 @@ private:
     std::vector<Piece> pieces_;
     const T* states_;
     T* gradients_;
+    std::vector<T> given_;  // the gradients that arrive at the last states, where heads may forget
     std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
 };
 
@@ -379,7 +432,7 @@ void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
         gradient::run_causal_grad(own, sizes.normalize);
     } else if (own.in.heads > 0) {
         const Sizes<T> here = own_sizes(by, sizes, own.in.k, own.in.v, o.cu_seqlens);
-        CausalGradPart<T> part(own, here, whole_pieces(here.sequences), own.in.S, own.dS);
+        CausalGradPart<T> part(own, here, whole_pieces(here.sequences), own.in.S, own.dS, false);
         parallel_for(here.states(),
                      [&](Index i) { part.back(i, own.in.S + i * here.elements(), own.dS + i * here.elements()); });
     }
@@ -466,13 +519,17 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     refuse(o);
     const bool packed = !o.cu_seqlens.empty();
     const CausalOptions here = sharded::own_options(team, call_of(true), o, C);
-    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    const bool same_bits = o.deterministic == "prefix";
+    const Index sequences = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
+    const std::string exchange = sharded::chosen_exchange(sharding.exchange, same_bits, sequences * n.heads, team.ranks,
+                                                          team.mpi ? threads() : 1);
     const bool by_heads = exchange == "heads";
+    const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty() && !o.normalize;
     const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
     ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange, compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, false, sharding.sizes);
+            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, may_forget, sharding.sizes);
         });
     Tensor states, dstates;  // of packed sequences
     if (packed) {
@@ -500,8 +557,8 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
                                             o);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
             const sharded::Route z = route(comm, team, sizes, whole, mine);
-            CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients);
-            sharded::backward(comm, z, part);
+            CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients, may_forget);
+            sharded::backward(comm, z, part, sharded::exchanges()[exchange].exchange);
         };
         const auto share = [&](Communicator& comm) {
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, starts.back());

@@ -11,6 +11,7 @@
 #include "core/gradient/registry.hpp"
 #include "core/sharded/all_to_all.hpp"
 #include "core/sharded/exchange.hpp"
+#include "core/sharded/gradients.hpp"
 #include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
 
@@ -139,15 +140,11 @@ public:
     void last_tokens_of(Index i, T* S) const override {
         piece_.state_of_last(i, reach_[static_cast<std::size_t>(i)].second, S);
     }
-    // What is written besides, the gradients of these tokens, is written once more.
     void first_tokens_of(Index i, T* dS) override {
         std::fill_n(dS, elements_, T(0));
-        Buffer<T> zeros(elements_);
-        std::fill_n(zeros.data(), elements_, T(0));
-        const gradient::GradProblem<T> one = tokens(i, zeros.data(), dS, reach_[static_cast<std::size_t>(i)].first);
-        clear_sums(one);
-        back_(one);
+        state_gradient_of_first(i, reach_[static_cast<std::size_t>(i)].first, dS);
     }
+    void state_gradient(Index i, const T*, T* dS) override { state_gradient_of_first(i, piece_.piece(i).n, dS); }
     std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
         return sharded::differing(stops.size(), S, handed, p_.in.dk, p_.in.dv, true);
     }
@@ -165,8 +162,22 @@ public:
         work.operations *= 2.5, work.elements *= 2;  // five products for two of the forward pass
         return work;
     }
+    // A product of the queries for one of the keys, and with the delta rule the same besides.
+    sharded::Work state_gradient_work(Index i) const override { return piece_.work(i, p_.in.beta ? 1 : 0); }
 
 private:
+    // dS <- Aᵀ dS + C of the first n tokens. It hangs on no state; a form that is not chunkwise makes the gradients of
+    // these tokens too, which are written once more later.
+    void state_gradient_of_first(Index i, Index n, T* dS) const {
+        if (n == 0) return;
+        Buffer<T> zeros(elements_);
+        std::fill_n(zeros.data(), elements_, T(0));
+        const gradient::GradProblem<T> one = tokens(i, zeros.data(), dS, n);
+        if (in_chunks_) return gradient::ChunkPasses<T>(one.head(0), one.in.chunk).state_backward();
+        clear_sums(one);
+        back_(one);
+    }
+
     // The rank's tokens of state i, or the first n of them, as a problem of their own.
     gradient::GradProblem<T> tokens(Index i, const T* S, T* dS, Index n = -1) const {
         sharded::Piece piece = piece_.piece(i);
@@ -396,7 +407,9 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     refuse(o);
     const LinearOptions own = sharded::own_options(team, call_of(true), o, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
-    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    const std::string exchange =
+        sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
+                                 team.ranks, team.mpi ? threads() : 1);
     const bool may_forget = sharded::may_forget(sharding, o.deterministic == "prefix") && size.gates > 0;
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     if (team.mpi)
@@ -417,7 +430,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
             LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), back,
                                    std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
                                    comm.rank(), may_forget);
-            sharded::backward(comm, z, part);
+            sharded::backward(comm, z, part, sharded::exchanges()[exchange].exchange);
         };
         const auto share = [&](Communicator& comm) {
             sharded::gather_owned(comm, owners(comm, team, p.in, o.cu_seqlens, starts, by_heads, false), p.dS,

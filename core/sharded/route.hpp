@@ -20,11 +20,12 @@ inline Route route_of(const std::vector<gated::Sequence>& sequences, Index heads
         const Piece piece = piece_of(s, starts, rank);
         // It leaves the rank that has its first token, if that does not have the last one too.
         const int begins = s.n > 0 ? first_rank(s, starts) : 0;
-        const bool leaves = s.n > 0 && s.first + s.n > starts[static_cast<std::size_t>(begins) + 1];
+        const int ends = s.n > 0 ? first_rank({s.batch, s.first + s.n - 1, 1}, starts) : 0;
+        const bool leaves = ends > begins;
         for (Index h = 0; h < heads; ++h) {
             const Index slot = leaves ? z.slots++ : -1;
             if (piece.here)
-                z.stops.push_back({static_cast<Index>(i) * heads + h, piece.before, piece.after, begins, slot});
+                z.stops.push_back({static_cast<Index>(i) * heads + h, piece.before, piece.after, begins, ends, slot});
         }
     }
     return z;

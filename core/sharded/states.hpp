@@ -43,7 +43,7 @@ enum class Exchange { ring, all_scan, all_gather, heads };  // heads: no states,
 struct Stop {
     Index state = 0;                     // its number among all of the call
     bool before = false, after = false;  // whether it comes from the rank before and goes to the next one
-    int begins = 0;                      // the rank where its sequence begins
+    int begins = 0, ends = 0;            // the ranks where its sequence begins and ends
     Index slot = -1;                     // its number among the states that leave a rank anywhere; -1: it does not
 };
 
@@ -57,9 +57,20 @@ struct Route {
     int together = 1;  // states that a rank computes at once, on threads of its own
     // Whether all ranks have the same stops, and the same number of them together: then neighbours go in one message.
     bool alike = false;
+    // The way of gradients of states, from later ranks to earlier ones: what is said of a stop is said of that way, and
+    // maps are those of the way of states, to be transposed.
+    bool back = false;
 
     Index count() const { return static_cast<Index>(stops.size()); }
     const Stop& operator[](Index k) const { return stops[static_cast<std::size_t>(k)]; }
+    int step() const { return back ? -1 : 1; }  // from a rank to the next one
+    // The way of gradients that belongs to a way of states.
+    Route backwards() const {
+        Route out = *this;
+        out.back = true;
+        for (Stop& s : out.stops) std::swap(s.before, s.after), std::swap(s.begins, s.ends);
+        return out;
+    }
 };
 
 using Stops = std::span<const Stop>;
@@ -83,7 +94,7 @@ public:
     virtual bool in_steps() const { return false; }
     virtual void clear(T* x, Index n) const = 0;  // x <- 0
     virtual void copy(const T* from, Index n, T* to) const = 0;
-    // out <- A S + B, one state after the other.
+    // out <- A S + B, one state after the other; on the way back Aᵀ S + B.
     virtual void applies(const Route&, Index n, const T* A, const T* B, const T* S, T* out) const = 0;
 
     // Heads that forget: where the gates of the rank's last tokens leave next to nothing of what was before them, the
@@ -101,31 +112,6 @@ public:
     virtual Work run_work(Index i) const = 0;      // of runs, for state i
     virtual Work advance_work(Index i) const = 0;  // of advances
     virtual Work map_work(Index /*i*/) const { return {}; }
-};
-
-// And of the backward pass, where dS goes from the later ranks to the earlier ones.
-template <class T>
-class GradPart : public Part<T> {
-public:
-    // dS <- what arrives at the last states of the sequence; with may_forget_both_ways() also after first_gradients.
-    virtual void last_gradients(Stops, T* dS) const = 0;
-    virtual void first_gradients(Stops, const T* dS) = 0;  // with respect to the states before its first token
-    // The gradients, S being the states before the rank's tokens. forths, called first or not at all with the same
-    // addresses, leaves A S + B where dS will be, and may keep what backs else makes from S once more.
-    virtual void forths(Stops, const T* S, T* dS) = 0;
-    virtual void backs(Stops, const T* S, T* dS) = 0;
-    // Whether backs may leave the states after the tokens at `after` too, for less than forths takes.
-    virtual bool backs_have_states() const { return false; }
-    virtual void backs(Stops stops, const T* S, T* dS, T* /*after*/) { backs(stops, S, dS); }
-    virtual Index kept(Index i) const = 0;  // numbers from forths to backs, for state i
-    virtual Work forth_work(Index i) const = 0;
-    virtual Work back_work(Index i) const = 0;  // of both
-
-    // Heads that forget, both ways: what the rank hands on is then made by few of its tokens, and need not wait for
-    // what comes from the other side.
-    virtual bool may_forget_both_ways() const { return false; }
-    virtual std::vector<char> forgets_both_ways(Stops stops) { return std::vector<char>(stops.size()); }
-    virtual void first_tokens(Stops, T* /*dS*/) {}  // dS <- what the first tokens, behind which all is forgotten, make
 };
 
 // A part that the CPU computes state by state, those of a block at once on threads of their own: any function may be
@@ -180,7 +166,7 @@ protected:
     }
 
 private:
-    // out <- A S + B.
+    // out <- A S + B, or Aᵀ S + B.
     static void apply(const Route& z, const T* A, const T* B, const T* S, T* out) {
         const Index columns = z.rows > 0 ? z.elements / z.rows : 0;
         for (Index i = 0; i < z.rows; ++i) {
@@ -193,39 +179,11 @@ private:
             else if (z.carry == 1) add(A[0], S + i * columns);
             else if (z.carry == z.rows) add(A[i], S + i * columns);
             else
-                for (Index j = 0; j < z.rows; ++j) add(A[i * z.rows + j], S + j * columns);
+                for (Index j = 0; j < z.rows; ++j) add(z.back ? A[j * z.rows + i] : A[i * z.rows + j], S + j * columns);
         }
     }
 
     Index elements_, carry_;
-};
-
-template <class T>
-class GradByState : public ByState<T, GradPart<T>> {
-public:
-    using ByState<T, GradPart<T>>::ByState;
-
-    virtual void last_gradient(Index i, T* dS) const = 0;
-    virtual void first_gradient(Index i, const T* dS) = 0;
-    virtual void forth(Index i, const T* S, T* dS) = 0;
-    virtual void back(Index i, const T* S, T* dS) = 0;
-    virtual void first_tokens_of(Index /*i*/, T* /*dS*/) {}
-
-    void last_gradients(Stops stops, T* dS) const final {
-        this->each(stops, dS, [&](Index i, T* at) { last_gradient(i, at); });
-    }
-    void first_gradients(Stops stops, const T* dS) final {
-        this->each(stops, dS, [&](Index i, const T* at) { first_gradient(i, at); });
-    }
-    void forths(Stops stops, const T* S, T* dS) final {
-        this->each(stops, dS, [&](Index i, T* at) { forth(i, S + (at - dS), at); });
-    }
-    void backs(Stops stops, const T* S, T* dS) final {
-        this->each(stops, dS, [&](Index i, T* at) { back(i, S + (at - dS), at); });
-    }
-    void first_tokens(Stops stops, T* dS) final {
-        this->each(stops, dS, [&](Index i, T* at) { first_tokens_of(i, at); });
-    }
 };
 
 namespace detail {
@@ -289,7 +247,7 @@ void fetch(Communicator& comm, const Route& z, Index from, Index to, T* states) 
     each_message(
         z, from, to, [&](Index k) { return z[k].before; },
         [&](Index a, Index b) {
-            out.push_back(comm.receive(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() - 1));
+            out.push_back(comm.receive(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() - z.step()));
         });
     comm.start();
     for (Transfer& t : out) t.wait();
@@ -301,7 +259,7 @@ void send_on(Communicator& comm, const Route& z, Index from, Index to, T* states
     each_message(
         z, from, to, [&](Index k) { return z[k].after && is(k); },
         [&](Index a, Index b) {
-            sent.push_back(comm.send(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() + 1));
+            sent.push_back(comm.send(entry(states, a, z.elements), (b - a) * z.elements, comm.rank() + z.step()));
         });
     comm.start();
 }
@@ -462,7 +420,7 @@ void make_maps(Communicator& comm, const Route& z, Part<T>& part, Index from, In
     });
 }
 
-// The states before the rank's tokens, S of each stop, from the maps of all ranks before it.
+// The states before the rank's tokens, S of each stop, from the maps of all ranks before it, on either way.
 template <class T>
 void by_gathering(Communicator& comm, const Route& z, Part<T>& part, T* states) {
     const Index size = z.elements, width = size + z.carry, block = z.slots * width;
@@ -481,7 +439,7 @@ void by_gathering(Communicator& comm, const Route& z, Part<T>& part, T* states) 
             return entry(all.data(), rank * block + z.slots * size + z[k].slot * z.carry, 1);
         };
         if (!comm.dry()) part.copy(B(z[k].begins), size, S);
-        for (int r = z[k].begins + 1; r < comm.rank(); ++r) {
+        for (int r = z[k].begins + z.step(); r != comm.rank(); r += z.step()) {
             if (!comm.work(apply_work(z)) || comm.dry()) continue;
             part.copy(S, size, before.data());
             part.applies(z, 1, A(r), B(r), before.data(), S);
@@ -676,177 +634,6 @@ Exchange forward(Communicator& comm, const Route& z, Part<T>& part, Exchange exc
     if (exchange == Exchange::ring || z.slots == 0) detail::ring(comm, z, part);
     else detail::by_maps(comm, z, part, exchange == Exchange::all_gather);
     return exchange;
-}
-
-namespace detail {
-
-// The states before every part by the ring, then dS the other way.
-template <class T>
-void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
-    const Index size = z.elements;
-    Room<T> states(comm, Held::state, z.count() * size), gradients(comm, Held::state, z.count() * size);
-    std::vector<Transfer> came, sent(static_cast<std::size_t>(z.count())), back;
-    const auto keep = [&](Index n) { comm.memory.add(Held::state, n, comm.bytes_of(sizeof(T))); };
-    for (Index k = 0; k < z.count(); ++k)
-        came.push_back(z[k].before ? comm.receive(entry(states.data(), k, size), size, comm.rank() - 1) : Transfer{});
-    comm.start();
-    begin_states(comm, z, part, 0, z.count(), states.data());
-    each_block(z, [&](Index from, Index to) {
-        for (Index k = from; k < to; ++k) {
-            if (!z[k].after) continue;  // a state that goes no further is waited for when it is needed
-            came[static_cast<std::size_t>(k)].wait();
-            keep(part.kept(z[k].state));
-        }
-        const auto work = [&](Index k) { return z[k].after ? part.forth_work(z[k].state) : Work{}; };
-        if (works(comm, from, to, work))
-            each_where(z, from, to, goes_on, [&](Index a, Index b) {
-                part.forths(stops_of(z, a, b), states.data() + a * size, gradients.data() + a * size);
-            });
-        for (Index k = from; k < to; ++k)
-            if (z[k].after)
-                sent[static_cast<std::size_t>(k)] = comm.send(entry(gradients.data(), k, size), size, comm.rank() + 1);
-        comm.start();
-    });
-    each_block(z, [&](Index from, Index to) {
-        std::vector<Transfer> arrive;
-        for (Index k = from; k < to; ++k) {
-            came[static_cast<std::size_t>(k)].wait(), sent[static_cast<std::size_t>(k)].wait();
-            if (z[k].after) arrive.push_back(comm.receive(entry(gradients.data(), k, size), size, comm.rank() + 1));
-        }
-        comm.start();
-        for (Transfer& t : arrive) t.wait();
-        if (!comm.dry())
-            each_where(z, from, to, ends,
-                       [&](Index a, Index b) { part.last_gradients(stops_of(z, a, b), gradients.data() + a * size); });
-        const auto work = [&](Index k) {
-            Work rest = part.back_work(z[k].state);
-            if (!z[k].after) return rest;
-            const Work done = part.forth_work(z[k].state);
-            rest.operations -= done.operations, rest.elements -= done.elements;
-            return rest;
-        };
-        for (Index k = from; k < to; ++k)
-            if (!z[k].after) keep(part.kept(z[k].state));
-        if (works(comm, from, to, work)) {
-            part.backs(stops_of(z, from, to), states.data() + from * size, gradients.data() + from * size);
-            each_where(z, from, to, begins,
-                       [&](Index a, Index b) { part.first_gradients(stops_of(z, a, b), gradients.data() + a * size); });
-        }
-        for (Index k = from; k < to; ++k) {
-            keep(-part.kept(z[k].state));
-            if (z[k].before) back.push_back(comm.send(entry(gradients.data(), k, size), size, comm.rank() - 1));
-        }
-        comm.start();
-    });
-    for (Transfer& t : back) t.wait();
-}
-
-// The same where every rank forgets, both ways, what comes to it: the states that go either way are made of few tokens
-// before all else, so that no rank waits for what another one waits for. Then each rank's gradients follow from what
-// has come. Says of every stop whether what was handed on was not the state after all, as far as that is known then.
-template <class T>
-std::vector<char> backward_apart(Communicator& comm, const Route& z, GradPart<T>& part) {
-    const Index size = z.elements, n = z.count();
-    Room<T> before(comm, Held::state, n * size), behind(comm, Held::state, n * size),
-        state(comm, Held::state, n * size), handed_on(comm, Held::state, n * size),
-        handed_back(comm, Held::state, n * size);
-    const bool at_once = part.backs_have_states();
-    Room<T> after(comm, Held::state, at_once ? n * size : 0);
-    const auto at = [size](Room<T>& x, Index k) { return x.data() + k * size; };
-    const auto keep = [&](Index count) { comm.memory.add(Held::state, count, comm.bytes_of(sizeof(T))); };
-    // At the first stop of a message.
-    std::vector<Transfer> came(static_cast<std::size_t>(n)), came_back(static_cast<std::size_t>(n)), sent;
-    each_block(z, [&](Index from, Index to) {
-        each_where(z, from, to, goes_on,
-                   [&](Index a, Index b) { part.last_tokens(stops_of(z, a, b), at(handed_on, a)); });
-        each_where(z, from, to, arrives,
-                   [&](Index a, Index b) { part.first_tokens(stops_of(z, a, b), at(handed_back, a)); });
-    });
-    // All at once: neighbours send to each other, and on a GPU a message waits for those before it.
-    const auto trade = [&](Index k, Index end, int with, Room<T>& mine, Room<T>& theirs, std::vector<Transfer>& come) {
-        sent.push_back(comm.send(at(mine, k), (end - k) * size, with));
-        come[static_cast<std::size_t>(k)] = comm.receive(at(theirs, k), (end - k) * size, with);
-    };
-    each_message(
-        z, 0, n, [&](Index k) { return z[k].after; },
-        [&](Index a, Index b) { trade(a, b, comm.rank() + 1, handed_on, behind, came_back); });
-    each_message(
-        z, 0, n, [&](Index k) { return z[k].before; },
-        [&](Index a, Index b) { trade(a, b, comm.rank() - 1, handed_back, before, came); });
-    comm.start();
-    begin_states(comm, z, part, 0, n, before.data());
-    each_where(z, 0, n, ends, [&](Index a, Index b) { part.last_gradients(stops_of(z, a, b), at(behind, a)); });
-
-    std::vector<char> differ(static_cast<std::size_t>(n));
-    const auto look = [&](Index a, Index b, Room<T>& is, Room<T>& handed) {
-        const std::vector<char> said = part.differ(stops_of(z, a, b), at(is, a), at(handed, a));
-        for (std::size_t k = 0; k < said.size(); ++k) differ[static_cast<std::size_t>(a) + k] |= said[k];
-    };
-    each_block(z, [&](Index from, Index to) {
-        for (Index k = from; k < to; ++k) {
-            came[static_cast<std::size_t>(k)].wait(), came_back[static_cast<std::size_t>(k)].wait();
-            keep(part.kept(z[k].state));
-        }
-        if (!at_once)
-            each_where(z, from, to, goes_on, [&](Index a, Index b) {
-                part.forths(stops_of(z, a, b), at(before, a), at(state, a));
-                look(a, b, state, handed_on);
-            });
-        part.copy(at(behind, from), (to - from) * size, at(state, from));
-        if (at_once) {
-            part.backs(stops_of(z, from, to), at(before, from), at(state, from), at(after, from));
-            each_where(z, from, to, goes_on, [&](Index a, Index b) { look(a, b, after, handed_on); });
-        } else {
-            part.backs(stops_of(z, from, to), at(before, from), at(state, from));
-        }
-        each_where(z, from, to, arrives, [&](Index a, Index b) { look(a, b, state, handed_back); });
-        each_where(z, from, to, begins,
-                   [&](Index a, Index b) { part.first_gradients(stops_of(z, a, b), at(state, a)); });
-        for (Index k = from; k < to; ++k) keep(-part.kept(z[k].state));
-    });
-    for (Transfer& t : sent) t.wait();
-    return differ;
-}
-
-// The stops of a route of which `is` holds.
-template <class Is>
-Route some_of(const Route& z, Is&& is) {
-    Route out = z;
-    out.stops.clear();
-    for (Index k = 0; k < z.count(); ++k)
-        if (is(k)) out.stops.push_back(z[k]);
-    return out;
-}
-
-}  // namespace detail
-
-// The backward pass of this rank.
-template <class T>
-void backward(Communicator& comm, const Route& z, GradPart<T>& part) {
-    using namespace detail;
-    comm.begin();
-    if (comm.dry() || z.slots == 0 || !part.may_forget_both_ways()) return backward_ring(comm, z, part);
-    const auto by_any = [&](const Said& said, Index k) {
-        bool any = false;
-        for (int r = 0; r < said.ranks() && z[k].slot >= 0; ++r) any = any || said.by(r, z[k].slot) != 0;
-        return any;
-    };
-    std::vector<char> waits = part.forgets_both_ways(z.stops);
-    for (char& letter : waits) letter = letter == 0;
-    // Each hears from all here, so what is given has been read before anything is written.
-    const Said said(comm, z, waits, 0);
-    const Route apart = some_of(z, [&](Index k) { return !by_any(said, k); });
-    std::vector<char> differ = backward_apart(comm, apart, part);
-    backward_ring(comm, some_of(z, [&](Index k) { return by_any(said, k); }), part);
-    comm.finish_queued();
-    const std::vector<char> late = part.remains(apart.stops);
-    for (std::size_t k = 0; k < late.size(); ++k) differ[k] |= late[k];
-
-    std::vector<char> again(static_cast<std::size_t>(z.count()));
-    for (std::size_t k = 0, i = 0; k < again.size(); ++k)
-        if (!by_any(said, static_cast<Index>(k))) again[k] = differ[i++];
-    const Said anew(comm, z, again, 0);
-    backward_ring(comm, some_of(z, [&](Index k) { return by_any(anew, k); }), part);
 }
 
 }  // namespace causeway::sharded

@@ -1,5 +1,6 @@
 #include "gpu/sharded/gradient.hpp"
 
+#include "core/sharded/gradients.hpp"
 #include "gpu/base/buffer.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/gradient/gated.hpp"
@@ -133,7 +134,7 @@ void backward(Communicator& comm, const SharedSequences& sequences, const Starts
     // A rank waits for what comes to its last sequence alone, not before all others; messages are of a state each.
     if (sequences.packed) z.together = static_cast<int>(std::max<Index>(1, sequences.heads));
     TokenGradPart part(tokens, first_states, last_gradients, first_gradients);
-    causeway::sharded::backward(comm, z, part);
+    causeway::sharded::backward(comm, z, part, Exchange::ring);
 }
 
 }  // namespace causeway::gpu::sharded

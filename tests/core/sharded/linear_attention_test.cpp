@@ -77,7 +77,7 @@ TEST_CASE("gradients on several workers are those of one", "[sharded][linear]") 
                     const LinearResult one = linear_attention(in.q, in.k, in.v, in.options);
                     const Tensor dO = like(one.O, 7), dstate = like(one.state, 8);
                     const LinearGradient g = linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate);
-                    for (const char* exchange : {"ring", "heads"}) {
+                    for (const char* exchange : exchanges) {
                         INFO(exchange);
                         check_grad(
                             linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, on(p, exchange)), g,
@@ -109,11 +109,13 @@ TEST_CASE("packed sequences go across the boundaries of workers", "[sharded][lin
                     check_close(many.state, from.state, 1e-12);
                 }
                 const Tensor dO = like(from.O, 7), dstate = like(from.state, 8);
-                for (const char* exchange : {"ring", "heads"}) {
+                const LinearGradient g = linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate);
+                for (const char* exchange : exchanges) {
+                    INFO(exchange);
                     Sharding sharding = on(0, exchange);
                     sharding.sizes = sizes;
-                    check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, sharding),
-                               linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate), 1e-11);
+                    check_grad(linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, dstate, sharding), g,
+                               1e-11);
                 }
             }
 }
@@ -310,6 +312,29 @@ TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
             in.options.update = "gated", in.options.beta.reset();
             CHECK(sent("all-gather").total().elements == p * (p - 1) * heads * (state + 1));
         }
+}
+
+TEST_CASE("what the exchanges of states and of their gradients send", "[sharded][linear]") {
+    const Index heads = 4, dk = 8, dv = 6, state = dk * dv;
+    for (const Index N : {512, 1024})
+        for (const int p : {2, 4, 8})
+            for (const bool delta : {false, true}) {
+                INFO("N=" << N << " shards=" << p << " delta=" << delta);
+                const GatedInputs in = gated_inputs(
+                    {.update = delta ? "delta" : "gated", .heads = heads, .N = N, .dk = dk, .dv = dv, .gate = 0.001});
+                const Tensor dO = like(in.v, 7);
+                const auto sent = [&](const char* exchange) {
+                    return linear_attention_grad_sharded(in.q, in.k, in.v, dO, in.options, {}, on(p, exchange)).report;
+                };
+                // Twice what goes one way; what is gathered has a map beside each state.
+                const Index map = delta ? dk * dk : 1;
+                const ShardReport ring = sent("ring"), scan = sent("all-scan"), gather = sent("all-gather");
+                CHECK(ring.total().elements == 2 * heads * state * (p - 1));
+                CHECK(scan.total().elements == 2 * heads * state * (p - 1));
+                CHECK(gather.total().elements == 2 * p * (p - 1) * heads * (state + map));
+                CHECK(scan.algorithm == "all-scan");
+                CHECK(gather.algorithm == "all-gather");
+            }
 }
 
 TEST_CASE("a part begins where a chunk does", "[sharded]") {
