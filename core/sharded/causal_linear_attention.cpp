@@ -448,7 +448,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const Team team = sharded::team_of(sharding);
     refuse(o);
     const bool packed = !o.cu_seqlens.empty();
-    const CausalOptions here = sharded::own_options(team, call_of(false), o, C);
+    const CausalOptions here = sharded::own_options(team, call_of(false), o, B, C);
     CausalOptions own = here;
     own.return_state = true;
     if (own.method == "auto" && team.mpi) own.deterministic = own.deterministic.empty() ? "run" : own.deterministic;
@@ -518,7 +518,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     const Team team = sharded::team_of(sharding);
     refuse(o);
     const bool packed = !o.cu_seqlens.empty();
-    const CausalOptions here = sharded::own_options(team, call_of(true), o, C);
+    const CausalOptions here = sharded::own_options(team, call_of(true), o, B, C);
     const bool same_bits = o.deterministic == "prefix";
     const Index sequences = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const std::string exchange = sharded::chosen_exchange(sharding.exchange, same_bits, sequences * n.heads, team.ranks,

@@ -364,7 +364,7 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
                                              const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
     refuse(o);
-    const LinearOptions own = sharded::own_options(team, call_of(false), o, k);
+    const LinearOptions own = sharded::own_options(team, call_of(false), o, q, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
     const std::string exchange =
         sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
@@ -405,7 +405,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
                                                     const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
     refuse(o);
-    const LinearOptions own = sharded::own_options(team, call_of(true), o, k);
+    const LinearOptions own = sharded::own_options(team, call_of(true), o, q, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
     const std::string exchange =
         sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,

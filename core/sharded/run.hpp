@@ -49,20 +49,20 @@ void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const
 std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const std::vector<Index>& cu_seqlens,
                                Index N);
 
-// The options of a call for the tensors that the rank has, of which x is one of keys: where they are parts that ranks
-// which `meet` put together, with its own offsets.
+// The options of a call for the tensors that the rank has, queries and keys of as many tokens: where they are parts
+// that ranks which `meet` put together, with its own offsets. Where the tokens are not as many the call's own checks
+// say so.
 template <class Options, class T, class Meet>
-Options own_options(bool parts, Meet&& meet, distributed::Call call, const Options& o, const T& x) {
+Options own_options(bool parts, Meet&& meet, distributed::Call call, const Options& o, const T& q, const T& k) {
     Options own = o;
-    if (parts && !o.cu_seqlens.empty())
-        meet([&](Communicator& comm) {
-            own.cu_seqlens = own_offsets(comm, call, o.cu_seqlens, x.ndim() > 1 ? x.shape()[x.ndim() - 2] : 0);
-        });
+    const auto tokens = [](const T& x) { return x.ndim() > 1 ? x.shape()[x.ndim() - 2] : 0; };
+    if (parts && !o.cu_seqlens.empty() && tokens(q) == tokens(k))
+        meet([&](Communicator& comm) { own.cu_seqlens = own_offsets(comm, call, o.cu_seqlens, tokens(k)); });
     return own;
 }
 template <class Options>
-Options own_options(const Team& team, distributed::Call call, const Options& o, const Tensor& x) {
-    return own_options(team.parts && team.mpi, distributed::run_mpi, call, o, x);
+Options own_options(const Team& team, distributed::Call call, const Options& o, const Tensor& q, const Tensor& k) {
+    return own_options(team.parts && team.mpi, distributed::run_mpi, call, o, q, k);
 }
 
 // A type and a number as what ranks compare.

@@ -373,7 +373,7 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const SoftmaxOptions& o, const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
-    const Sizes c = attention::check(q, k, v, sharded::own_options(team, call_of(false), o, k));
+    const Sizes c = attention::check(q, k, v, sharded::own_options(team, call_of(false), o, q, k));
     check_sharded(c, sharding);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
@@ -391,7 +391,8 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                                                       const std::optional<SoftmaxResult>& forward,
                                                       const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
-    const Sizes c = gradient::check_softmax_grad(q, k, v, dO, sharded::own_options(team, call_of(true), o, k), forward);
+    const Sizes c =
+        gradient::check_softmax_grad(q, k, v, dO, sharded::own_options(team, call_of(true), o, q, k), forward);
     if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
     check_sharded(c, sharding);
     const std::string exchange = sharded::chosen_ring(sharding.exchange);

@@ -195,7 +195,8 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse_prefix(o.deterministic, several);
     calls::refuse_around(o, several);
     const Workers workers = sharded::workers_of(sharding);
-    const gated::Call call = gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear, o, k));
+    const gated::Call call =
+        gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear, o, q, k));
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);
         return linear_attention_sharded(unit.q, unit.k, v, calls::without_l2norm(o), sharding);
@@ -295,7 +296,7 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const CausalMethod& method = method_for(o.method, o.block);
     if (!method.state) fail("method: \"", method.name, "\" carries no state, expected one that does with shards");
     const Workers workers = sharded::workers_of(sharding);
-    check_states(n, sharded::own_options(workers, distributed::Call::gpu_causal, o, C));
+    check_states(n, sharded::own_options(workers, distributed::Call::gpu_causal, o, B, C));
     const bool packed = !o.cu_seqlens.empty();
     const Index entries = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const Shape state_shape{entries, n.heads, n.r, n.d};

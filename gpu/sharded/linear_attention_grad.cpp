@@ -198,7 +198,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     calls::refuse_around(o, "a gradient on several GPUs");
     const Workers workers = sharded::workers_of(sharding);
     const gated::Call call =
-        gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear_grad, o, k));
+        gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear_grad, o, q, k));
     if (o.qk_l2norm) {
         const gated::UnitRows unit = gated::unit_rows(q, k, o);
         auto out = linear_attention_grad_sharded(unit.q, unit.k, v, dO, calls::without_l2norm(o), dstate, sharding);
@@ -247,7 +247,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const Workers workers = sharded::workers_of(sharding);
-    check_causal_gradient(n, V, dO, sharded::own_options(workers, distributed::Call::gpu_causal_grad, o, C));
+    check_causal_gradient(n, V, dO, sharded::own_options(workers, distributed::Call::gpu_causal_grad, o, B, C));
     if (V.ndim() < 4) {  // gates and columns of ones have their places in four dimensions
         const auto four = [](const Tensor& x) { return sharded::in_four(x); };
         ShardedCausalGradient out =

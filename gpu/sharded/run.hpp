@@ -51,8 +51,9 @@ void agree(const Workers& workers, distributed::Call call, const std::vector<Ind
 
 // Of a call on parts, core/sharded/run.hpp's.
 template <class Options>
-Options own_options(const Workers& workers, distributed::Call call, const Options& o, const Tensor& x) {
-    return causeway::sharded::own_options(workers.parts && workers.processes, meet, call, o, x);
+Options own_options(const Workers& workers, distributed::Call call, const Options& o, const Tensor& q,
+                    const Tensor& k) {
+    return causeway::sharded::own_options(workers.parts && workers.processes, meet, call, o, q, k);
 }
 
 // Where the parts begin, in whole chunks where neither the options nor the parts say so.

@@ -183,7 +183,7 @@ double softmax_grad_by_heads(QueuedCommunicator& comm, HeadTokens heads, const C
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
                                                const SoftmaxOptions& o, const Sharding& sharding) {
     const Workers workers = sharded::workers_of(sharding);
-    const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax, o, k);
+    const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax, o, q, k);
     const softmax::CheckedCall call = softmax::check(q, k, v, here);
     const auto& n = call.sizes;
     const int home = sharded::current_device();
@@ -254,7 +254,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
                                                       const std::optional<SoftmaxResult>& forward,
                                                       const Sharding& sharding) {
     const Workers workers = sharded::workers_of(sharding);
-    const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax_grad, o, k);
+    const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax_grad, o, q, k);
     const softmax::CheckedCall call = softmax::check(q, k, v, here);
     const auto& n = call.sizes;
     softmax::check_gradients(n, dO, forward);

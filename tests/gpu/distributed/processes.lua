@@ -134,7 +134,7 @@ local function softmax_grad(x, o)
 end
 
 local function softmax_exchange(masked, k)
-  return function(ranks) return masked and size(k, 2) % ranks == 0 and "heads" or "ring" end
+  return function(ranks) return masked and ranks > 1 and size(k, 2) % ranks == 0 and "heads" or "ring" end
 end
 
 local heads, d = 3, narrow and 16 or 64

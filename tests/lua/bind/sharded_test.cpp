@@ -206,7 +206,7 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
     check_told_alike(
         R"(
       local q, k, v = randn(1, 2, 20, 4), randn(1, 2, 20, 4), randn(1, 2, 20, 4)
-      local g = -rand(1, 2, 20)
+      local g, short = -rand(1, 2, 20), randn(1, 2, 19, 4)
     )",
         R"(told(linear_attention, q, k, v, {engine = "mpi", chunk = me == 1 and 32 or 64})
         .. told(linear_attention, q, k, v, {engine = "mpi", update = me == 2 and "gated" or nil,
@@ -220,6 +220,8 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         .. told(linear_attention, q, k, v, {sharded = true, cu_seqlens = me == 1 and {0, 7, 60} or {0, 9, 60}})
         .. told(linear_attention, q, k, v, {sharded = true, cu_seqlens = me == 1 and {0, 60} or nil})
         .. told(softmax_attention, q, k, v, {sharded = true, cu_seqlens = {0, 9, 20}})
+        .. told(linear_attention, q, short, v, {sharded = true, cu_seqlens = {0, 9, 60}})
+        .. told(softmax_attention, q, short, short, {sharded = true, cu_seqlens = {0, 9, 60}})
         .. told(linear_attention_grad, q, k, v, v, {engine = "mpi", sharded = me == 1})
         .. told(causal_linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
         .. told(softmax_attention, q, k, v, {engine = "mpi", sharded = me == 1})
@@ -233,7 +235,7 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
          "sharded: true on rank 1, expected false like rank 0",
          "cu_seqlens: an offset of 7 on rank 1, expected 9 like rank 0",
          "cu_seqlens: number of offsets 2 on rank 1, expected 0 like rank 0",
-         "cu_seqlens: 20 as its last offset, expected 60, the tokens",
+         "cu_seqlens: 20 as its last offset, expected 60, the tokens", "k: length 19, expected 20 like q",
          "sizes: a length of 10 on rank 1, expected 5 like rank 0",
          "x: another dimension of 4 on rank 1, expected 5 like rank 0"});
 }
