@@ -1,20 +1,14 @@
 #include "core/sharded/causal_linear_attention.hpp"
 
 #include <atomic>
-#include <cmath>
-#include <memory>
 
 #include "core/base/parallel.hpp"
 #include "core/distributed/mpi.hpp"
-#include "core/gated/forms.hpp"
-#include "core/gradient/chunk_passes.hpp"
 #include "core/kit/packed.hpp"
 #include "core/kit/pool.hpp"
 #include "core/sharded/all_to_all.hpp"
+#include "core/sharded/causal_parts.hpp"
 #include "core/sharded/exchange.hpp"
-#include "core/sharded/gradients.hpp"
-#include "core/sharded/handed.hpp"
-#include "core/sharded/route.hpp"
 #include "core/sharded/run.hpp"
 
 namespace causeway {
@@ -22,275 +16,19 @@ namespace {
 
 using distributed::Held;
 using distributed::truth;
+using sharded::causal_chunk;
+using sharded::CausalGradPart;
+using sharded::CausalPart;
+using sharded::CausalSizes;
 using sharded::Communicator;
 using sharded::Given;
 using sharded::HeadExchange;
 using sharded::HeadTensor;
 using sharded::Piece;
+using sharded::pieces_of;
 using sharded::Starts;
 using sharded::Team;
-
-// Chunks of passes over keys and values alone, and of splits for methods without a block of that size.
-constexpr Index chunk = 64;
-
-Index unit_of(Index block) { return block >= 1 && block <= 256 ? block : chunk; }
-
-// What all states of a call have in common, in the terms of core/exact/problem.hpp; numbered sequence by sequence.
-template <class T>
-struct Sizes {
-    Index heads = 1, N = 0, r = 0, d = 0;  // heads of a sequence
-    bool normalize = false;
-    std::function<double(Index)> decay;  // of a state
-    const T *C = nullptr, *V = nullptr;
-    std::vector<gated::Sequence> sequences;
-
-    Index states() const { return static_cast<Index>(sequences.size()) * heads; }
-    const gated::Sequence& sequence(Index i) const { return sequences[static_cast<std::size_t>(i / heads)]; }
-    // Of [batch, heads, N], the first token of a state's sequence.
-    Index first_row(Index i) const { return (sequence(i).batch * heads + i % heads) * N + sequence(i).first; }
-    Index width() const { return d + (normalize ? 1 : 0); }
-    Index elements() const { return r * width(); }
-
-    // What a piece leaves of the state before it.
-    T left_after(Index i, const Piece& piece) const {
-        return static_cast<T>(std::pow(decay(i), static_cast<double>(piece.n)));
-    }
-    // How many tokens forget what is before them: the decay leaves less than a place behind the last of a state no
-    // larger than what they make. More than n, the tokens there are, where they do not.
-    Index forgetting(Index i, Index n) const {
-        const double gamma = decay(i);
-        if (!(gamma < 1) || n == 0) return n + 1;
-        const double tokens = std::max(1.0, std::ceil(std::log(sharded::unseen<T>) / std::log(gamma)));
-        return tokens <= static_cast<double>(n) ? static_cast<Index>(tokens) : n + 1;
-    }
-    // The last ones of a piece, from the first one of a block on, and the first ones, up to the last one of a block.
-    Index last_forgetting(Index i, const Piece& piece, Index unit) const {
-        const Index n = forgetting(i, piece.n);
-        return n > piece.n ? n : piece.n - (piece.n - n) / unit * unit;
-    }
-    Index first_forgetting(Index i, const Piece& piece, Index unit) const {
-        const Index n = forgetting(i, piece.n);
-        return n > piece.n ? n : std::min(piece.n, (n + unit - 1) / unit * unit);
-    }
-    // S <- what the last n tokens of a piece make, from zeros before them.
-    void advance_last(Index i, Piece piece, Index n, T* S) const {
-        std::fill_n(S, elements(), T(0));
-        piece.offset += piece.n - n, piece.n = n;
-        advance(i, piece, S);
-    }
-
-    // S <- γ^n S + Σ_j γ^(n-j) c_jᵀ v_j over the tokens of a piece.
-    void advance(Index i, const Piece& piece, T* S) const {
-        if (piece.n == 0) return;
-        const Index row = first_row(i) + piece.offset, w = width();
-        gated::Problem<T> one;
-        one.N = piece.n, one.dk = r, one.dv = w, one.group = 0, one.chunk = std::min(chunk, piece.n);
-        one.k = C + row * r, one.v = V + row * d, one.S = S;
-        Buffer<T> wide(normalize ? piece.n * w : 0), gates;
-        for (Index t = 0; t < piece.n && normalize; ++t) {
-            std::copy_n(V + (row + t) * d, d, wide.data() + t * w);
-            wide[t * w + d] = T(1);
-        }
-        if (normalize) one.v = wide.data();
-        if (const double gamma = decay(i); gamma != 1) {
-            gates = Buffer<T>(piece.n);
-            std::fill_n(gates.data(), piece.n, static_cast<T>(std::log(gamma)));
-            one.gates = 1, one.g = gates.data();
-        }
-        gated::run_chunkwise(one);
-    }
-    sharded::Work work(const Piece& piece, double products) const {
-        const auto n = static_cast<double>(piece.n), key = static_cast<double>(r), value = static_cast<double>(d);
-        return {2 * n * (key * value * products + static_cast<double>(chunk) / 2 * (key + value) * (products - 1)),
-                n * (key + value) * products, 1};
-    }
-};
-
-// The tokens that a rank has of every sequence, among those of its own tensors.
-std::vector<Piece> pieces_of(const Team& team, const std::vector<gated::Sequence>& sequences, const Starts& starts,
-                             int rank) {
-    std::vector<Piece> pieces;
-    for (const gated::Sequence& s : sequences) {
-        pieces.push_back(sharded::piece_of(s, starts, rank));
-        if (team.parts) pieces.back().offset = 0;
-    }
-    return pieces;
-}
-
-template <class T>
-class CausalPart final : public sharded::ByState<T> {
-public:
-    // states: of all sequences, in and out.
-    CausalPart(const exact::Method& method, const exact::Problem<T>& p, const Sizes<T>& sizes,
-               std::vector<Piece> pieces, T* states, bool may_forget)
-        : sharded::ByState<T>(sizes.elements(), 1),
-          method_(method),
-          p_(p),
-          sizes_(sizes),
-          pieces_(std::move(pieces)),
-          states_(states),
-          may_forget_(may_forget) {}
-
-    void first(Index i, T* S) const override { std::copy_n(state_of(i), sizes_.elements(), S); }
-    void last(Index i, const T* S) override { std::copy_n(S, sizes_.elements(), state_of(i)); }
-    void run(Index i, T* S) override {
-        const Index n = piece(i).n;
-        if (n == 0) return;
-        const Index row = sizes_.first_row(i) + piece(i).offset;
-        const double gamma = sizes_.decay(i);
-        exact::Problem<T> one = p_;
-        one.batch = one.heads = 1, one.N = n;
-        one.B += row * p_.r, one.C += row * p_.r, one.V += row * p_.d, one.O += row * p_.d;
-        one.gamma = p_.gamma ? &gamma : nullptr;
-        one.block = std::min(p_.block, n);
-        one.state = S;
-        exact::run(method_, one);
-    }
-    void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
-    void map(Index i, T* A) const override { A[0] = sizes_.left_after(i, piece(i)); }
-
-    bool may_forget() const override { return may_forget_; }
-    // As of linear attention with a gate per head.
-    std::vector<char> forgets(sharded::Stops stops) override {
-        std::vector<char> out;
-        for (const sharded::Stop& s : stops) out.push_back(s.after && 2 * reach(s.state) <= piece(s.state).n);
-        return out;
-    }
-    void last_tokens_of(Index i, T* S) const override { sizes_.advance_last(i, piece(i), reach(i), S); }
-    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
-        return sharded::differing(stops.size(), S, handed, p_.r, sizes_.width(), false);
-    }
-
-    sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 2); }
-    sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
-
-private:
-    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
-    T* state_of(Index i) const { return states_ + i * sizes_.elements(); }
-    Index reach(Index i) const { return sizes_.last_forgetting(i, piece(i), unit_of(p_.block)); }
-
-    const exact::Method& method_;
-    const exact::Problem<T>& p_;
-    const Sizes<T>& sizes_;
-    std::vector<Piece> pieces_;
-    T* states_;
-    bool may_forget_;
-};
-
-template <class T>
-class CausalGradPart final : public sharded::GradByState<T> {
-public:
-    // states, gradients: of all sequences, before their first tokens and with respect to those. may_forget: without
-    // normalisation, by which the gradient of a state hangs on the state itself.
-    CausalGradPart(const gradient::GradProblem<T>& p, const Sizes<T>& sizes, std::vector<Piece> pieces, const T* states,
-                   T* gradients, bool may_forget)
-        : sharded::GradByState<T>(sizes.elements(), 1),
-          p_(p),
-          sizes_(sizes),
-          pieces_(std::move(pieces)),
-          states_(states),
-          gradients_(gradients),
-          passes_(static_cast<std::size_t>(sizes.states())) {
-        if (may_forget) given_.assign(gradients, gradients + sizes.states() * sizes.elements());
-    }
-
-    void first(Index i, T* S) const override { std::copy_n(states_ + i * sizes_.elements(), sizes_.elements(), S); }
-    void last(Index, const T*) override {}
-    void run(Index i, T* S) override { advance(i, S); }
-    void advance(Index i, T* S) const override { sizes_.advance(i, piece(i), S); }
-    void map(Index i, T* A) const override { A[0] = sizes_.left_after(i, piece(i)); }
-    void last_gradient(Index i, T* dS) const override {
-        std::copy_n((given_.empty() ? gradients_ : given_.data()) + i * sizes_.elements(), sizes_.elements(), dS);
-    }
-    void first_gradient(Index i, const T* dS) override {
-        std::copy_n(dS, sizes_.elements(), gradients_ + i * sizes_.elements());
-    }
-    void forth(Index i, const T* S, T* dS) override {
-        std::copy_n(S, sizes_.elements(), dS);
-        if (sizes_.normalize || piece(i).n == 0) return advance(i, dS);
-        auto& passes = passes_[static_cast<std::size_t>(i)];
-        const gradient::GradProblem<T> one = tokens(i, S, dS);
-        passes = std::make_unique<gradient::ChunkPasses<T>>(one.head(0), one.in.chunk);
-        passes->forward(dS);
-    }
-    void back(Index i, const T* S, T* dS) override {
-        if (piece(i).n == 0) return;
-        auto& passes = passes_[static_cast<std::size_t>(i)];
-        if (!passes) return gradient::run_causal_grad(tokens(i, S, dS), sizes_.normalize);
-        passes->backward();
-        passes.reset();
-    }
-
-    bool may_forget_both_ways() const override { return !given_.empty(); }
-    // As of linear attention with a gate per head.
-    std::vector<char> forgets_both_ways(sharded::Stops stops) override {
-        std::vector<char> out;
-        for (const sharded::Stop& s : stops) {
-            const Index n = piece(s.state).n;
-            out.push_back((!s.before || 2 * first_reach(s.state) <= n) && (!s.after || 2 * last_reach(s.state) <= n));
-        }
-        return out;
-    }
-    void last_tokens_of(Index i, T* S) const override { sizes_.advance_last(i, piece(i), last_reach(i), S); }
-    void first_tokens_of(Index i, T* dS) override {
-        std::fill_n(dS, sizes_.elements(), T(0));
-        state_backward(tokens(i, states_, dS, first_reach(i)));
-    }
-    std::vector<char> differ(sharded::Stops stops, const T* S, const T* handed) override {
-        return sharded::differing(stops.size(), S, handed, p_.in.dk, sizes_.width(), false);
-    }
-
-    // With normalisation it hangs on the state, and gradients are written that are written once more later.
-    void state_gradient(Index i, const T* S, T* dS) override {
-        if (piece(i).n == 0) return;
-        const gradient::GradProblem<T> one = tokens(i, S, dS);
-        if (sizes_.normalize) gradient::run_causal_grad(one, true);
-        else state_backward(one);
-    }
-    Index kept(Index i) const override {
-        const Index n = piece(i).n;
-        if (sizes_.normalize || n == 0 || !p_.in.g) return 0;
-        const Index c = std::min(p_.in.chunk, n);
-        return (n + c - 1) / c * sizes_.elements();
-    }
-    sharded::Work run_work(Index i) const override { return sizes_.work(piece(i), 1); }
-    sharded::Work advance_work(Index i) const override { return sizes_.work(piece(i), 1); }
-    sharded::Work forth_work(Index i) const override { return sizes_.work(piece(i), 1); }
-    sharded::Work back_work(Index i) const override { return sizes_.work(piece(i), 5); }
-    sharded::Work state_gradient_work(Index i) const override {
-        return sizes_.normalize ? back_work(i) : sizes_.work(piece(i), 1);
-    }
-
-private:
-    const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
-    Index first_reach(Index i) const { return sizes_.first_forgetting(i, piece(i), unit_of(p_.in.chunk)); }
-    Index last_reach(Index i) const { return sizes_.last_forgetting(i, piece(i), unit_of(p_.in.chunk)); }
-    static void state_backward(const gradient::GradProblem<T>& one) {
-        gradient::ChunkPasses<T>(one.head(0), one.in.chunk).state_backward();
-    }
-    // The rank's tokens of state i, or the first `count` of them, as a problem of their own.
-    gradient::GradProblem<T> tokens(Index i, const T* S, T* dS, Index count = -1) const {
-        const Index n = count >= 0 ? count : piece(i).n, row = sizes_.first_row(i) + piece(i).offset, r = p_.in.dk,
-                    d = p_.in.dv;
-        gradient::GradProblem<T> one = p_;
-        one.in.batch = one.in.heads = 1, one.in.N = n;
-        one.in.chunk = std::min(p_.in.chunk, n);
-        one.in.q += row * r, one.in.k += row * r, one.in.v += row * d;
-        if (one.in.g) one.in.g += row, one.dg += row;
-        one.in.S = const_cast<T*>(S);  // the backward pass does not change it
-        one.dO += row * d, one.dq += row * r, one.dk += row * r, one.dv += row * d;
-        one.dS = dS;
-        return one;
-    }
-
-    const gradient::GradProblem<T>& p_;
-    const Sizes<T>& sizes_;
-    std::vector<Piece> pieces_;
-    const T* states_;
-    T* gradients_;
-    std::vector<T> given_;  // the gradients that arrive at the last states, where heads may forget
-    std::vector<std::unique_ptr<gradient::ChunkPasses<T>>> passes_;  // of the states whose first pass is done
-};
+using sharded::unit_of;
 
 distributed::Call call_of(bool gradient) {
     return gradient ? distributed::Call::causal_grad : distributed::Call::causal;
@@ -345,7 +83,7 @@ CausalOptions as_one_sequence(const CausalOptions& o, const std::string& method)
 
 // The way of the states.
 template <class T>
-sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes,
+sharded::Route route(Communicator& comm, const Team& team, const CausalSizes<T>& sizes,
                      const std::vector<gated::Sequence>& whole, const Starts& starts) {
     sharded::Route z = sharded::route_of(whole, sizes.heads, starts, comm.rank());
     z.elements = sizes.elements(), z.rows = sizes.r, z.carry = 1;
@@ -355,7 +93,7 @@ sharded::Route route(Communicator& comm, const Team& team, const Sizes<T>& sizes
 
 // Whose the states after the last token of all sequences are, or those before the first.
 template <class T>
-std::vector<int> owners(Communicator& comm, const Team& team, const Sizes<T>& sizes,
+std::vector<int> owners(Communicator& comm, const Team& team, const CausalSizes<T>& sizes,
                         const std::vector<gated::Sequence>& whole, const Starts& starts, bool by_heads, bool last) {
     if (by_heads)
         return HeadExchange(comm, starts, !team.parts, sizes.heads)
@@ -372,9 +110,9 @@ std::vector<Piece> whole_pieces(const std::vector<gated::Sequence>& sequences) {
 
 // Sizes of the rank's heads over all tokens.
 template <class T>
-Sizes<T> own_sizes(const HeadExchange& by, const Sizes<T>& sizes, const T* C, const T* V,
-                   const std::vector<Index>& cu_seqlens) {
-    Sizes<T> own = sizes;
+CausalSizes<T> own_sizes(const HeadExchange& by, const CausalSizes<T>& sizes, const T* C, const T* V,
+                         const std::vector<Index>& cu_seqlens) {
+    CausalSizes<T> own = sizes;
     const kit::Span heads = by.heads_here(sizes.heads);
     own.heads = heads.n, own.N = by.tokens(), own.C = C, own.V = V;
     own.sequences = sharded::whole_sequences(cu_seqlens, 1, own.N);
@@ -384,7 +122,7 @@ Sizes<T> own_sizes(const HeadExchange& by, const Sizes<T>& sizes, const T* C, co
 
 template <class T>
 void causal_by_heads(Communicator& comm, HeadExchange by, const exact::Method& method, const exact::Problem<T>& p,
-                     const Sizes<T>& sizes, T* states, const CausalOptions& o) {
+                     const CausalSizes<T>& sizes, T* states, const CausalOptions& o) {
     HeadTensor<T> B(comm, by, Held::query, p.batch, p.heads, p.r), C(comm, by, Held::shard, p.batch, p.heads, p.r),
         V(comm, by, Held::shard, p.batch, p.heads, p.d), O(comm, by, Held::partial, p.batch, p.heads, p.d);
     sharded::HeadStates<T> S(comm, by, static_cast<Index>(sizes.sequences.size()), p.heads, sizes.elements());
@@ -398,7 +136,7 @@ void causal_by_heads(Communicator& comm, HeadExchange by, const exact::Method& m
     if (own.heads > 0 && o.cu_seqlens.empty()) {
         exact::run(method, own);
     } else if (own.heads > 0) {
-        const Sizes<T> here = own_sizes(by, sizes, own.C, own.V, o.cu_seqlens);
+        const CausalSizes<T> here = own_sizes(by, sizes, own.C, own.V, o.cu_seqlens);
         CausalPart<T> part(method, own, here, whole_pieces(here.sequences), own.state, false);
         parallel_for(here.states(), [&](Index i) { part.run(i, own.state + i * here.elements()); });
     }
@@ -407,8 +145,8 @@ void causal_by_heads(Communicator& comm, HeadExchange by, const exact::Method& m
 }
 
 template <class T>
-void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p, const Sizes<T>& sizes,
-                          const T* states, T* gradients, const CausalOptions& o) {
+void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::GradProblem<T>& p,
+                          const CausalSizes<T>& sizes, const T* states, T* gradients, const CausalOptions& o) {
     const gated::Problem<T>& in = p.in;
     const auto tensor = [&](Held held, Index columns) {
         return HeadTensor<T>(comm, by, held, in.batch, in.heads, columns);
@@ -423,7 +161,7 @@ void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
     comm.begin();
     gradient::GradProblem<T> own = p;
     own.in.heads = by.heads_here(in.heads).n, own.in.N = by.tokens();
-    own.in.chunk = std::min(o.block.value_or(chunk), std::max<Index>(own.in.N, 1));
+    own.in.chunk = std::min(o.block.value_or(causal_chunk), std::max<Index>(own.in.N, 1));
     own.in.q = q.brought(in.q), own.in.k = k.brought(in.k), own.in.v = v.brought(in.v), own.in.g = g.brought(in.g);
     own.dO = dO.brought(p.dO);
     own.dq = dq.data(), own.dk = dk.data(), own.dv = dv.data(), own.dg = dg.data();
@@ -431,7 +169,7 @@ void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
     if (own.in.heads > 0 && o.cu_seqlens.empty()) {
         gradient::run_causal_grad(own, sizes.normalize);
     } else if (own.in.heads > 0) {
-        const Sizes<T> here = own_sizes(by, sizes, own.in.k, own.in.v, o.cu_seqlens);
+        const CausalSizes<T> here = own_sizes(by, sizes, own.in.k, own.in.v, o.cu_seqlens);
         CausalGradPart<T> part(own, here, whole_pieces(here.sequences), own.in.S, own.dS, false);
         parallel_for(here.states(),
                      [&](Index i) { part.back(i, own.in.S + i * here.elements(), own.dS + i * here.elements()); });
@@ -475,9 +213,9 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
     const auto on_team = [&]<class T>(const exact::Method& chosen, const exact::Problem<T>& p) {
         const auto decay = [&](Index i) { return p.decay_of(i); };
-        const Sizes<T> sizes{p.heads, p.N,         p.r,
-                             p.d,     p.normalize, decay,
-                             p.C,     p.V,         sharded::whole_sequences(here.cu_seqlens, p.batch, p.N)};
+        const CausalSizes<T> sizes{p.heads, p.N,         p.r,
+                                   p.d,     p.normalize, decay,
+                                   p.C,     p.V,         sharded::whole_sequences(here.cu_seqlens, p.batch, p.N)};
         T* const all = packed ? states.data<T>() : p.state;
         Starts starts;
         std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
@@ -543,9 +281,10 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
         const auto decay = [&](Index h) {
             return gamma.empty() ? 1.0 : gamma[static_cast<std::size_t>(h % p.in.heads)];
         };
-        const Sizes<T> sizes{p.in.heads, p.in.N,    p.in.dk,
-                             p.in.dv,    normalize, decay,
-                             p.in.k,     p.in.v,    sharded::whole_sequences(here.cu_seqlens, p.in.batch, p.in.N)};
+        const CausalSizes<T> sizes{
+            p.in.heads, p.in.N,    p.in.dk,
+            p.in.dv,    normalize, decay,
+            p.in.k,     p.in.v,    sharded::whole_sequences(here.cu_seqlens, p.in.batch, p.in.N)};
         const T* const before = packed ? states.data<T>() : p.in.S;
         T* const gradients = packed ? dstates.data<T>() : p.dS;
         Starts starts;

@@ -1,4 +1,4 @@
-// The part of a sequence that one GPU has, as the exchanges of states see it (core/sharded/states.hpp).
+// The part of a sequence that one GPU has, as the exchanges of states see it (core/sharded/part.hpp).
 #pragma once
 
 #include <algorithm>

@@ -55,7 +55,7 @@ public:
     // What of the outputs does not hang on the state before them: outputs() of the same states does not do it again.
     // Does nothing where there is no such thing. goes_on: the state after the last tokens is wanted before the outputs.
     virtual void prepare(Span /*states*/, bool /*goes_on*/) {}
-    virtual bool in_steps() const { return false; }  // Part::in_steps of core/sharded/states.hpp
+    virtual bool in_steps() const { return false; }  // Part::in_steps of core/sharded/part.hpp
     virtual void map(Span states, float* A) = 0;
     // Of every state the first or last tokens whose gates together leave less than 2^-forgotten_bits of what was before
     // them (maps.hpp), -1: more than a quarter of them, or none of a neighbour's sequences; may wait for the stream.
