@@ -48,6 +48,7 @@ constexpr const char* usage = R"(causeway-faults [OPTION]...
   --every K     one example in K, which ones depends on the seed
   --seed S      for what is random (1)
   --only WORD   examples whose names have the word
+  --from NAME   that example, in the order of --list, and those behind it
   --share I/N   the I-th of N shares of the places of each example, for N processes at once
   --threads     starts of threads in the place of allocations
   --at N        only the N-th one of each example, in this process, for a debugger
@@ -62,7 +63,7 @@ struct Request {
     long every = 1;  // one example in so many
     unsigned seed = 1;
     long share = 1, shares = 1;
-    std::string only;
+    std::string only, from;
     Call kind = Call::allocation;
     long at = 0;
     bool lasting = false, list = false, verbose = false;
@@ -440,6 +441,15 @@ int run(const Request& request) {
         return i++ % request.every != 0;
     });
     std::erase_if(examples, [&](const Example& e) { return e.name.find(request.only) == std::string::npos; });
+    if (!request.from.empty()) {
+        const auto named = [&](const Example& e) { return e.name == request.from; };
+        examples.erase(examples.begin(), std::find_if(examples.begin(), examples.end(), named));
+        if (examples.empty()) {
+            std::fprintf(stderr, "--from: %s, expected the name of an example, as --list tells them\n",
+                         request.from.c_str());
+            return 2;
+        }
+    }
     std::string folder = (std::filesystem::temp_directory_path() / "causeway-faults-XXXXXX").string();
     if (!mkdtemp(folder.data()) || mkdir((folder + "/work").c_str(), 0700) != 0 ||
         mkdir((folder + "/home").c_str(), 0700) != 0 || chdir((folder + "/work").c_str()) != 0) {
@@ -476,6 +486,7 @@ int main(int argc, char** argv) {
         else if (word == "--every") request.every = std::max(1L, std::atol(value()));
         else if (word == "--seed") request.seed = static_cast<unsigned>(std::atol(value()));
         else if (word == "--only") request.only = value();
+        else if (word == "--from") request.from = value();
         else if (word == "--share" && std::sscanf(value(), "%ld/%ld", &request.share, &request.shares) == 2 &&
                  1 <= request.share && request.share <= request.shares)
             continue;
