@@ -25,25 +25,6 @@ using gradient::GradProblem;
 
 constexpr Index default_block = 64;
 
-Dimensions check(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO, const CausalOptions& o) {
-    const Dimensions n = exact::check_grouped_inputs(B, C, V);
-    if (const Shape output = exact::output_shape(V, n); dO.shape() != output)
-        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(output),
-             output == V.shape() ? " like V" : " like the output");
-    if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
-    exact::check_decay(o.decay, n.state_heads());
-    check_scale(o.scale, n.dtype);
-    if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
-    if (o.method != "auto") exact::method(o.method);
-    if (!o.cu_seqlens.empty()) packed_spans(o.cu_seqlens, n.batch, n.N);
-    if (o.state) exact::check_states(n, o);
-    else if (!o.state_indices.empty())
-        fail("state_indices: given, but no state, expected the pool of their slots as it");
-    gradient::check_no_states(o);
-    exact::check_deterministic(o);
-    return n;
-}
-
 // One head of values of p with the heads that read its state, whose dO and dV have the d columns of V, while its states
 // have the d + 1 of V' = [V, 1].
 template <class T>
@@ -174,6 +155,26 @@ CausalGradient from_stored_states(const gradient::CausalRunner& runner, const Di
 
 }  // namespace
 
+exact::Dimensions gradient::check_causal_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                              const CausalOptions& o) {
+    const Dimensions n = exact::check_grouped_inputs(B, C, V);
+    if (const Shape output = exact::output_shape(V, n); dO.shape() != output)
+        fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(output),
+             output == V.shape() ? " like V" : " like the output");
+    if (dO.dtype() != V.dtype()) fail("dO: ", name(dO.dtype()), ", expected ", name(V.dtype()), " like V");
+    exact::check_decay(o.decay, n.state_heads());
+    check_scale(o.scale, n.dtype);
+    if (o.block && *o.block < 1) fail("block: ", *o.block, ", expected 1 or more");
+    if (o.method != "auto") exact::method(o.method);
+    if (!o.cu_seqlens.empty()) packed_spans(o.cu_seqlens, n.batch, n.N);
+    if (o.state) exact::check_states(n, o);
+    else if (!o.state_indices.empty())
+        fail("state_indices: given, but no state, expected the pool of their slots as it");
+    gradient::check_no_states(o);
+    exact::check_deterministic(o);
+    return n;
+}
+
 template <class T>
 void gradient::run_causal_grad(const GradProblem<T>& p, bool normalize) {
     if (normalize) parallel_for(p.in.batch * p.in.heads, [&](Index h) { normalised(p, h, p.in.dv); });
@@ -184,7 +185,7 @@ template void gradient::run_causal_grad<double>(const GradProblem<double>&, bool
 
 CausalGradient gradient::causal_linear_attention_grad_by(const CausalRunner& runner, const Tensor& B, const Tensor& C,
                                                          const Tensor& V, const Tensor& dO, const CausalOptions& o) {
-    const Dimensions n = check(B, C, V, dO, o);
+    const Dimensions n = gradient::check_causal_grad(B, C, V, dO, o);
     if (o.state && (!o.state_indices.empty() || is_storage_only(o.state->dtype())))
         return from_stored_states(runner, n, B, C, V, dO, o);
     if (!o.cu_seqlens.empty()) return each_packed(runner, n, B, C, V, dO, o);

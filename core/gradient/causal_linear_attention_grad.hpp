@@ -41,6 +41,10 @@ struct CausalRunner {
     std::function<void(const GradProblem<double>&, bool normalize)> f64;
 };
 
+// What causal_linear_attention_grad checks before it computes. Throws Error.
+exact::Dimensions check_causal_grad(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                    const CausalOptions&);
+
 // All heads as causal_linear_attention_grad computes them.
 template <class T>
 void run_causal_grad(const GradProblem<T>& p, bool normalize);

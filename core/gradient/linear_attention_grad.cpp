@@ -14,24 +14,26 @@ namespace {
 using gated::Call;
 using gradient::as_given;
 
-void check_output_gradient(const Tensor& dO, const Call& call) {
+void check_output_gradient(const Tensor& dO, const gated::Sizes& call) {
     if (dO.shape() != call.output)
         fail("dO: ", kit::callers_sizes(dO.shape()), ", expected ", kit::callers_sizes(call.output),
              " like the output");
     if (dO.dtype() != call.dtype) fail("dO: ", name(dO.dtype()), ", expected ", name(call.dtype), " like q");
 }
 
-// A copy of the gradient that arrives at the final state, or zeros. It may be written as v is: [b, h, d_k, d_v],
-// [h, d_k, d_v] or [d_k, d_v].
-Tensor check_state_gradient(const std::optional<Tensor>& dstate, const Tensor& v, const Call& call) {
+// It may be written as v is: [b, h, d_k, d_v], [h, d_k, d_v] or [d_k, d_v].
+void check_state_gradient(const Tensor& dstate, const Tensor& v, const gated::Sizes& call) {
+    if (!gated::is_state_shape(dstate.shape(), v, call))
+        fail("dstate: ", dstate.shape().text(), ", expected ", call.state_shape.text(), " like the final state");
+    if ((dstate.dtype() == DType::f64) != (call.compute == DType::f64))
+        fail("dstate: ", name(dstate.dtype()), ", expected ", name(call.compute), " like the final state");
+}
+
+// A copy of the gradient that arrives at the final state, or zeros.
+Tensor state_gradient(const std::optional<Tensor>& dstate, const Call& call) {
     if (!dstate) return Tensor::zeros(call.compute, call.state_shape);
-    const DType type = dstate->dtype();
-    if (!gated::is_state_shape(dstate->shape(), v, call))
-        fail("dstate: ", dstate->shape().text(), ", expected ", call.state_shape.text(), " like the final state");
-    if ((type == DType::f64) != (call.compute == DType::f64))
-        fail("dstate: ", name(type), ", expected ", name(call.compute), " like the final state");
     const Tensor converted = dstate->to(call.compute).reshape(call.state_shape);
-    return type == call.compute ? converted.copy() : converted;
+    return dstate->dtype() == call.compute ? converted.copy() : converted;
 }
 
 template <class T>
@@ -89,6 +91,13 @@ LinearGradient gradient_around(const Tensor& q, const Tensor& k, const Tensor& v
 
 }  // namespace
 
+void gradient::check_linear_grad(const gated::Sizes& n, const Tensor& v, const Tensor& dO, const LinearOptions& o,
+                                 const std::optional<Tensor>& dstate) {
+    check_output_gradient(dO, n);
+    gradient::check_no_states(o);
+    if (dstate) check_state_gradient(*dstate, v, n);
+}
+
 LinearGradient gradient::linear_attention_grad_by(const Runner& runner, const Tensor& q, const Tensor& k,
                                                   const Tensor& v, const Tensor& dO, const LinearOptions& o,
                                                   const std::optional<Tensor>& dstate) {
@@ -99,9 +108,8 @@ LinearGradient gradient::linear_attention_grad_by(const Runner& runner, const Te
         });
     }
     const Call call = gated::check(q, k, v, o);
-    check_output_gradient(dO, call);
-    gradient::check_no_states(o);
-    Tensor dS = check_state_gradient(dstate, v, call);
+    check_linear_grad(call, v, dO, o, dstate);
+    Tensor dS = state_gradient(dstate, call);
     LinearGradient out = call.compute == DType::f64 ? compute<double>(runner, call, q, k, v, dO, o, dS)
                                                     : compute<float>(runner, call, q, k, v, dO, o, dS);
     if (o.qk_l2norm) out.dq = l2norm_grad(q, out.dq), out.dk = l2norm_grad(k, out.dk);

@@ -41,6 +41,10 @@ struct Runner {
     std::function<void(const GradProblem<double>&)> f64;
 };
 
+// What is checked of a gradient beside its call. Throws Error.
+void check_linear_grad(const gated::Sizes&, const Tensor& v, const Tensor& dO, const LinearOptions&,
+                       const std::optional<Tensor>& dstate);
+
 // linear_attention_grad, but for who computes it.
 LinearGradient linear_attention_grad_by(const Runner&, const Tensor& q, const Tensor& k, const Tensor& v,
                                         const Tensor& dO, const LinearOptions&, const std::optional<Tensor>& dstate);

@@ -34,10 +34,10 @@ distributed::Call call_of(bool gradient) {
     return gradient ? distributed::Call::causal_grad : distributed::Call::causal;
 }
 
-void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& B, const Tensor& C,
-                   const Tensor& V, const CausalOptions& o, const std::string& method, const std::string& exchange,
-                   bool may_forget, const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, call_of(gradient), o.cu_seqlens);
+// What ranks compare. dO: of a call whose gradient is wanted, else null.
+void agree_on_all(Communicator& comm, const Team& team, const Tensor& B, const Tensor& C, const Tensor& V,
+                  const Tensor* dO, const CausalOptions& o, const std::string& method, const std::string& exchange,
+                  bool may_forget, const std::vector<Index>& sizes) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     std::vector<Given> mine{
         sharded::given_type("V:", n.dtype),
@@ -61,10 +61,12 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
     agree(comm, mine);
     agree(comm, sharded::given_offsets(o.cu_seqlens));
     agree(comm, sharded::given_sizes(sizes));
-    if (!team.parts)
-        agree(comm, sharded::sampled({{"B: values with the checksum", &B},
-                                      {"C: values with the checksum", &C},
-                                      {"V: values with the checksum", &V}}));
+    if (team.parts) return;
+    sharded::Named values{
+        {"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}};
+    if (o.state) values.emplace_back("state: values with the checksum", &*o.state);
+    if (dO) values.emplace_back("dO: values with the checksum", dO);
+    agree(comm, sharded::sampled(values));
 }
 
 void refuse(const CausalOptions& o) {
@@ -194,14 +196,13 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
     const Index count = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const bool same_bits = o.deterministic == "prefix";
-    const std::string exchange =
-        sharded::chosen_exchange(sharding.exchange, same_bits, count * n.heads, team.ranks, team.mpi ? threads() : 1);
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty();
-    ShardReport report = sharded::report_of(team, "causal_linear_attention", exchange, compute);
-    if (team.mpi)
-        distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, B, C, V, o, method.name, exchange, may_forget, sharding.sizes);
+    const std::string exchange = sharded::agreed_exchange(
+        team, sharding, same_bits, count * n.heads, call_of(false), o.cu_seqlens,
+        [&](Communicator& comm, const std::string& chosen) {
+            agree_on_all(comm, team, B, C, V, nullptr, o, method.name, chosen, may_forget, sharding.sizes);
         });
+    ShardReport report = sharded::report_of(team, "causal_linear_attention", exchange, compute);
     Tensor states;  // of packed sequences
     if (packed) {
         if (o.inplace && !o.state) fail("inplace: true, but no state is given, expected one to write to");
@@ -213,14 +214,22 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
     const auto on_team = [&]<class T>(const exact::Method& chosen, const exact::Problem<T>& p) {
         const auto decay = [&](Index i) { return p.decay_of(i); };
-        const CausalSizes<T> sizes{p.heads, p.N,         p.r,
-                                   p.d,     p.normalize, decay,
-                                   p.C,     p.V,         sharded::whole_sequences(here.cu_seqlens, p.batch, p.N)};
+        const CausalSizes<T> sizes{p.heads,
+                                   p.N,
+                                   p.r,
+                                   p.d,
+                                   p.normalize,
+                                   decay,
+                                   p.C,
+                                   p.V,
+                                   sharded::whole_sequences(here.cu_seqlens, p.batch, p.N),
+                                   causal_chunk,
+                                   o.block.value_or(unit_of(p.block))};
         T* const all = packed ? states.data<T>() : p.state;
         Starts starts;
         std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
         const auto program = [&](Communicator& comm) {
-            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : unit_of(p.block));
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.N, by_heads ? 1 : sizes.unit);
             if (team.mpi) starts = mine;
             if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, sizes, all, o);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, mine.back());
@@ -259,16 +268,16 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     const CausalOptions here = sharded::own_options(team, call_of(true), o, B, C);
     const bool same_bits = o.deterministic == "prefix";
     const Index sequences = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
-    const std::string exchange = sharded::chosen_exchange(sharding.exchange, same_bits, sequences * n.heads, team.ranks,
-                                                          team.mpi ? threads() : 1);
-    const bool by_heads = exchange == "heads";
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty() && !o.normalize;
+    gradient::check_causal_grad(B, C, V, dO, here);
+    const std::string exchange = sharded::agreed_exchange(
+        team, sharding, same_bits, sequences * n.heads, call_of(true), o.cu_seqlens,
+        [&](Communicator& comm, const std::string& chosen) {
+            agree_on_all(comm, team, B, C, V, &dO, o, o.method, chosen, may_forget, sharding.sizes);
+        });
+    const bool by_heads = exchange == "heads";
     const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
     ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange, compute);
-    if (team.mpi)
-        distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, B, C, V, o, o.method, exchange, may_forget, sharding.sizes);
-        });
     Tensor states, dstates;  // of packed sequences
     if (packed) {
         const auto count = static_cast<Index>(kit::packed_spans(here.cu_seqlens, n.batch, n.N).size());
@@ -281,15 +290,16 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
         const auto decay = [&](Index h) {
             return gamma.empty() ? 1.0 : gamma[static_cast<std::size_t>(h % p.in.heads)];
         };
-        const CausalSizes<T> sizes{
-            p.in.heads, p.in.N,    p.in.dk,
-            p.in.dv,    normalize, decay,
-            p.in.k,     p.in.v,    sharded::whole_sequences(here.cu_seqlens, p.in.batch, p.in.N)};
+        const CausalSizes<T> sizes{p.in.heads, p.in.N,    p.in.dk,
+                                   p.in.dv,    normalize, decay,
+                                   p.in.k,     p.in.v,    sharded::whole_sequences(here.cu_seqlens, p.in.batch, p.in.N),
+                                   p.in.chunk, p.in.chunk};
         const T* const before = packed ? states.data<T>() : p.in.S;
         T* const gradients = packed ? dstates.data<T>() : p.dS;
         Starts starts;
+        std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
         const auto program = [&](Communicator& comm) {
-            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : unit_of(p.in.chunk));
+            const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : sizes.unit);
             if (team.mpi) starts = mine;
             if (by_heads)
                 return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, sizes, before, gradients,
@@ -297,7 +307,8 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
             const sharded::Route z = route(comm, team, sizes, whole, mine);
             CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients, may_forget);
-            sharded::backward(comm, z, part, sharded::exchanges()[exchange].exchange);
+            const sharded::Exchange chosen = sharded::exchanges()[exchange].exchange;
+            if (sharded::backward(comm, z, part, chosen) == sharded::Exchange::ring) went_round = true;
         };
         const auto share = [&](Communicator& comm) {
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, starts.back());
@@ -311,6 +322,7 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
             if (p.dg) sharded::gather_parts(comm, starts, p.dg, rows, Index{1});
         };
         sharded::run(team, program, share, report);
+        if (went_round) report.algorithm = "ring";
     };
     const CausalOptions own = packed ? as_one_sequence(o, o.method) : o;
     ShardedCausalGradient out{gradient::causal_linear_attention_grad_by({on_team, on_team}, B, C, V, dO, own), report};

@@ -31,6 +31,8 @@ struct CausalSizes {
     std::function<double(Index)> decay;  // of a state
     const T *C = nullptr, *V = nullptr;
     std::vector<gated::Sequence> sequences;
+    Index chunk = causal_chunk;  // of passes over keys and values alone
+    Index unit = causal_chunk;   // a multiple of which is where a part begins
 
     Index states() const { return static_cast<Index>(sequences.size()) * heads; }
     const gated::Sequence& sequence(Index i) const { return sequences[static_cast<std::size_t>(i / heads)]; }
@@ -52,11 +54,11 @@ struct CausalSizes {
         return tokens <= static_cast<double>(n) ? static_cast<Index>(tokens) : n + 1;
     }
     // The last ones of a piece, from the first one of a block on, and the first ones, up to the last one of a block.
-    Index last_forgetting(Index i, const Piece& piece, Index unit) const {
+    Index last_forgetting(Index i, const Piece& piece) const {
         const Index n = forgetting(i, piece.n);
         return n > piece.n ? n : piece.n - (piece.n - n) / unit * unit;
     }
-    Index first_forgetting(Index i, const Piece& piece, Index unit) const {
+    Index first_forgetting(Index i, const Piece& piece) const {
         const Index n = forgetting(i, piece.n);
         return n > piece.n ? n : std::min(piece.n, (n + unit - 1) / unit * unit);
     }
@@ -72,7 +74,7 @@ struct CausalSizes {
         if (piece.n == 0) return;
         const Index row = first_row(i) + piece.offset, w = width();
         gated::Problem<T> one;
-        one.N = piece.n, one.dk = r, one.dv = w, one.group = 0, one.chunk = std::min(causal_chunk, piece.n);
+        one.N = piece.n, one.dk = r, one.dv = w, one.group = 0, one.chunk = std::min(chunk, piece.n);
         one.k = C + row * r, one.v = V + row * d, one.S = S;
         Buffer<T> wide(normalize ? piece.n * w : 0), gates;
         for (Index t = 0; t < piece.n && normalize; ++t) {
@@ -89,9 +91,8 @@ struct CausalSizes {
     }
     Work work(const Piece& piece, double products) const {
         const auto n = static_cast<double>(piece.n), key = static_cast<double>(r), value = static_cast<double>(d);
-        return {
-            2 * n * (key * value * products + static_cast<double>(causal_chunk) / 2 * (key + value) * (products - 1)),
-            n * (key + value) * products, 1};
+        return {2 * n * (key * value * products + static_cast<double>(chunk) / 2 * (key + value) * (products - 1)),
+                n * (key + value) * products, 1};
     }
 };
 
@@ -156,7 +157,7 @@ public:
 private:
     const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
     T* state_of(Index i) const { return states_ + i * sizes_.elements(); }
-    Index reach(Index i) const { return sizes_.last_forgetting(i, piece(i), unit_of(p_.block)); }
+    Index reach(Index i) const { return sizes_.last_forgetting(i, piece(i)); }
 
     const exact::Method& method_;
     const exact::Problem<T>& p_;
@@ -252,8 +253,8 @@ public:
 
 private:
     const Piece& piece(Index i) const { return pieces_[static_cast<std::size_t>(i / sizes_.heads)]; }
-    Index first_reach(Index i) const { return sizes_.first_forgetting(i, piece(i), unit_of(p_.in.chunk)); }
-    Index last_reach(Index i) const { return sizes_.last_forgetting(i, piece(i), unit_of(p_.in.chunk)); }
+    Index first_reach(Index i) const { return sizes_.first_forgetting(i, piece(i)); }
+    Index last_reach(Index i) const { return sizes_.last_forgetting(i, piece(i)); }
     static void state_backward(const gradient::GradProblem<T>& one) {
         gradient::ChunkPasses<T>(one.head(0), one.in.chunk).state_backward();
     }

@@ -290,16 +290,20 @@ Route some_of(const Route& z, Is&& is) {
 
 }  // namespace detail
 
-// The backward pass of this rank: by the ring, all-scan or all-gather.
+// The backward pass of this rank: by the ring, all-scan or all-gather. Returns which it was: where all heads are
+// forgotten nothing but the ring is left.
 template <class T>
-void backward(Communicator& comm, const Route& z, GradPart<T>& part, Exchange exchange) {
+Exchange backward(Communicator& comm, const Route& z, GradPart<T>& part, Exchange exchange) {
     using namespace detail;
     comm.begin();
     const auto hand_on = [&](const Route& way) {
         if (exchange == Exchange::ring || way.slots == 0) backward_ring(comm, way, part);
         else backward_by_maps(comm, way, part, exchange == Exchange::all_gather);
     };
-    if (comm.dry() || z.slots == 0 || !part.may_forget_both_ways()) return hand_on(z);
+    if (comm.dry() || z.slots == 0 || !part.may_forget_both_ways()) {
+        hand_on(z);
+        return exchange;
+    }
     const auto by_any = [&](const Said& said, Index k) {
         bool any = false;
         for (int r = 0; r < said.ranks() && z[k].slot >= 0; ++r) any = any || said.by(r, z[k].slot) != 0;
@@ -322,6 +326,7 @@ void backward(Communicator& comm, const Route& z, GradPart<T>& part, Exchange ex
     const Said anew(comm, z, again, 0);
     // The ring makes no product of what is left of a state and one that is no number, unless one worker does.
     backward_ring(comm, some_of(z, [&](Index k) { return by_any(anew, k); }), part);
+    return said.any() ? exchange : Exchange::ring;
 }
 
 }  // namespace causeway::sharded

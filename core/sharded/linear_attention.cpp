@@ -30,12 +30,17 @@ distributed::Call call_of(bool gradient) {
     return gradient ? distributed::Call::linear_grad : distributed::Call::linear;
 }
 
+// What arrives at the outputs of a call whose gradient is wanted.
+struct Arriving {
+    const Tensor* dO = nullptr;
+    const Tensor* dstate = nullptr;
+};
+
 // What ranks compare: everything that the result depends on and every rank should have alike. o: with the offsets of
 // all tokens, of which z is not.
-void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Tensor& q, const Tensor& k,
-                   const Tensor& v, const gated::Sizes& z, const LinearOptions& o, const std::string& exchange,
-                   bool may_forget, const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, call_of(gradient), o.cu_seqlens);
+void agree_on_all(Communicator& comm, const Team& team, const Tensor& q, const Tensor& k, const Tensor& v,
+                  const Arriving& arriving, const gated::Sizes& z, const LinearOptions& o, const std::string& exchange,
+                  bool may_forget, const std::vector<Index>& sizes) {
     std::vector<Given> mine{sharded::given_type("q:", z.dtype),
                             {"v: batch", z.batch},
                             {"v: heads", z.heads},
@@ -56,6 +61,7 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
                             sharded::given_number("scale:", o.scale),
                             {"qk_l2norm:", o.qk_l2norm, truth},
                             {"state: given", o.state ? 1 : 0, truth},
+                            {"dstate: given", arriving.dstate ? 1 : 0, truth},
                             sharded::given_exchange(exchange),
                             {"exchange: left to the call", may_forget, truth},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
@@ -64,9 +70,14 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Te
     agree(comm, sharded::given_offsets(o.cu_seqlens));
     agree(comm, sharded::given_sizes(sizes));
     if (team.parts) return;
-    agree(comm, sharded::sampled({{"q: values with the checksum", &q},
-                                  {"k: values with the checksum", &k},
-                                  {"v: values with the checksum", &v}}));
+    sharded::Named values{
+        {"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}};
+    if (o.log_decay) values.emplace_back("log_decay: values with the checksum", &*o.log_decay);
+    if (o.beta) values.emplace_back("beta: values with the checksum", &*o.beta);
+    if (o.state) values.emplace_back("state: values with the checksum", &*o.state);
+    if (arriving.dO) values.emplace_back("dO: values with the checksum", arriving.dO);
+    if (arriving.dstate) values.emplace_back("dstate: values with the checksum", arriving.dstate);
+    agree(comm, sharded::sampled(values));
 }
 
 void refuse(const LinearOptions& o) {
@@ -180,15 +191,14 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     refuse(o);
     const LinearOptions own = sharded::own_options(team, call_of(false), o, q, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
+    const bool same_bits = o.deterministic == "prefix";
+    const bool may_forget = sharded::may_forget(sharding, same_bits) && size.gates > 0;
     const std::string exchange =
-        sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
-                                 team.ranks, team.mpi ? threads() : 1);
-    const bool may_forget = sharded::may_forget(sharding, o.deterministic == "prefix") && size.gates > 0;
+        sharded::agreed_exchange(team, sharding, same_bits, size.state_shape[0] * size.heads, call_of(false),
+                                 o.cu_seqlens, [&](Communicator& comm, const std::string& chosen) {
+                                     agree_on_all(comm, team, q, k, v, {}, size, o, chosen, may_forget, sharding.sizes);
+                                 });
     ShardReport report = sharded::report_of(team, "linear_attention", exchange, size.compute);
-    if (team.mpi)
-        distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, false, q, k, v, size, o, exchange, may_forget, sharding.sizes);
-        });
     const bool by_heads = exchange == "heads";
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
     const auto on_team = [&]<class T>(const gated::Problem<T>& p) {
@@ -221,19 +231,21 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     refuse(o);
     const LinearOptions own = sharded::own_options(team, call_of(true), o, q, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
+    gradient::check_linear_grad(size, v, dO, own, dstate);
+    const bool same_bits = o.deterministic == "prefix";
+    const bool may_forget = sharded::may_forget(sharding, same_bits) && size.gates > 0;
     const std::string exchange =
-        sharded::chosen_exchange(sharding.exchange, o.deterministic == "prefix", size.state_shape[0] * size.heads,
-                                 team.ranks, team.mpi ? threads() : 1);
-    const bool may_forget = sharded::may_forget(sharding, o.deterministic == "prefix") && size.gates > 0;
+        sharded::agreed_exchange(team, sharding, same_bits, size.state_shape[0] * size.heads, call_of(true),
+                                 o.cu_seqlens, [&](Communicator& comm, const std::string& chosen) {
+                                     agree_on_all(comm, team, q, k, v, {&dO, dstate ? &*dstate : nullptr}, size, o,
+                                                  chosen, may_forget, sharding.sizes);
+                                 });
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
-    if (team.mpi)
-        distributed::run_mpi([&](Communicator& comm) {
-            agree_on_call(comm, team, true, q, k, v, size, o, exchange, may_forget, sharding.sizes);
-        });
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
     const bool by_heads = exchange == "heads";
     const auto on_team = [&]<class T>(const gradient::GradProblem<T>& p) {
         Starts starts;
+        std::atomic<bool> went_round = false;  // by the ring, whatever was chosen
         const auto back = kit::computing_in<T>(form);
         const auto program = [&](Communicator& comm) {
             const Starts mine = sharded::starts_of(comm, team, sharding, p.in.N, by_heads ? 1 : p.in.chunk);
@@ -244,7 +256,8 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
             LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), back,
                                    std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
                                    comm.rank(), may_forget);
-            sharded::backward(comm, z, part, sharded::exchanges()[exchange].exchange);
+            const sharded::Exchange chosen = sharded::exchanges()[exchange].exchange;
+            if (sharded::backward(comm, z, part, chosen) == sharded::Exchange::ring) went_round = true;
         };
         const auto share = [&](Communicator& comm) {
             sharded::gather_owned(comm, owners(comm, team, p.in, o.cu_seqlens, starts, by_heads, false), p.dS,
@@ -258,6 +271,7 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
             if (p.dbeta) sharded::gather_parts(comm, starts, p.dbeta, rows, Index{1});
         };
         sharded::run(team, program, share, report);
+        if (went_round) report.algorithm = "ring";
     };
     return {gradient::linear_attention_grad_by({on_team, on_team}, q, k, v, dO, own, dstate), report};
 }

@@ -147,8 +147,9 @@ private:
         for (Index i = 0; i < z.rows; ++i) {
             T* const row = out + i * columns;
             std::copy_n(B + i * columns, columns, row);
+            // B is what comes of a state of zeros, though A is not finite.
             const auto add = [&](T a, const T* from) {
-                for (Index c = 0; c < columns; ++c) row[c] += a * from[c];
+                for (Index c = 0; c < columns; ++c) row[c] += from[c] == T(0) ? T(0) : a * from[c];
             };
             if (z.carry == 0) add(T(1), S + i * columns);
             else if (z.carry == 1) add(A[0], S + i * columns);

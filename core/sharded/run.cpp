@@ -84,6 +84,13 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
     return starts;
 }
 
+int least_threads(Communicator& comm) {
+    std::vector<std::int64_t> all(static_cast<std::size_t>(comm.size()));
+    const std::int64_t mine = threads();
+    all_gather(comm, all_ranks(comm), &mine, 1, all.data());
+    return static_cast<int>(*std::min_element(all.begin(), all.end()));
+}
+
 void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const std::vector<Index>& cu_seqlens) {
     distributed::agree_on_call(comm, call);
     distributed::agree(comm, {{"sharded:", parts, distributed::truth},
@@ -109,7 +116,7 @@ Given given_exchange(const std::string& name) {
             [](std::int64_t x) { return in_quotes((&*exchanges().begin() + x)->name); }};
 }
 
-std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors) {
+std::vector<Given> sampled(const Named& tensors) {
     std::vector<Given> out;
     for (const auto& [name, tensor] : tensors)
         out.push_back(

@@ -11,6 +11,7 @@
 #include "core/distributed/agree.hpp"
 #include "core/distributed/mpi.hpp"
 #include "core/distributed/report.hpp"
+#include "core/sharded/exchange.hpp"
 #include "core/sharded/split.hpp"
 
 namespace causeway::sharded {
@@ -49,6 +50,9 @@ void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const
 std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const std::vector<Index>& cu_seqlens,
                                Index N);
 
+// The threads of the rank that has the fewest.
+int least_threads(Communicator& comm);
+
 // The options of a call for the tensors that the rank has, queries and keys of as many tokens: where they are parts
 // that ranks which `meet` put together, with its own offsets. Where the tokens are not as many the call's own checks
 // say so.
@@ -65,6 +69,24 @@ Options own_options(const Team& team, distributed::Call call, const Options& o, 
     return own_options(team.parts && team.mpi, distributed::run_mpi, call, o, q, k);
 }
 
+// The exchange of states that a call has, chosen_exchange's, by the least threads of any rank: ranks that have others
+// take the same one. agree_on(comm, exchange): what ranks compare beside which call it is. Throws Error.
+template <class Agree>
+std::string agreed_exchange(const Team& team, const Sharding& sharding, bool same_bits, Index states,
+                            distributed::Call call, const std::vector<Index>& cu_seqlens, Agree&& agree_on) {
+    const auto chosen = [&](int together) {
+        return chosen_exchange(sharding.exchange, same_bits, states, team.ranks, together);
+    };
+    std::string exchange = chosen(1);
+    if (team.mpi)
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team.parts, call, cu_seqlens);
+            exchange = chosen(least_threads(comm));
+            agree_on(comm, exchange);
+        });
+    return exchange;
+}
+
 // A type and a number as what ranks compare.
 inline Given given_type(const char* name, DType type) {
     return {name, static_cast<std::int64_t>(type),
@@ -79,7 +101,8 @@ inline Given given_number(const char* name, double x) {
 Given given_exchange(const std::string& name);
 
 // The values of tensors that every rank should have alike, as what ranks compare: of up to 256 elements of each.
-std::vector<Given> sampled(const std::vector<std::pair<const char*, const Tensor*>>& tensors);
+using Named = std::vector<std::pair<const char*, const Tensor*>>;
+std::vector<Given> sampled(const Named& tensors);
 
 // The offsets of packed sequences, as what ranks compare.
 std::vector<Given> given_offsets(const std::vector<Index>& cu_seqlens);

@@ -30,10 +30,11 @@ distributed::Call call_of(bool gradient) {
     return gradient ? distributed::Call::softmax_grad : distributed::Call::softmax;
 }
 
-void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Sizes& c, const Tensor& q,
-                   const Tensor& k, const Tensor& v, const SoftmaxOptions& o, const std::string& exchange,
-                   const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, call_of(gradient), o.cu_seqlens);
+// dO: of a call whose gradient is wanted, else null; has_forward: whether that call's results are given.
+void agree_on_call(Communicator& comm, const Team& team, const Sizes& c, const Tensor& q, const Tensor& k,
+                   const Tensor& v, const Tensor* dO, bool has_forward, const SoftmaxOptions& o,
+                   const std::string& exchange, const std::vector<Index>& sizes) {
+    sharded::agree_on_call(comm, team.parts, call_of(dO), o.cu_seqlens);
     std::vector<Given> mine{sharded::given_type("q:", c.dtype),
                             {"q: batch", c.batch},
                             {"k: heads", c.heads},
@@ -45,15 +46,17 @@ void agree_on_call(Communicator& comm, const Team& team, bool gradient, const Si
                              [](std::int64_t x) { return in_quotes((&*attention::methods().begin() + x)->name); }},
                             sharded::given_number("scale:", c.scale),
                             {"exchange: \"heads\",", exchange == "heads", truth},
+                            {"O and lse: given", has_forward, truth},
                             {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"q: length", c.N}), mine.push_back({"k: length", c.M});
     agree(comm, mine);
     agree(comm, sharded::given_offsets(o.cu_seqlens));
     agree(comm, sharded::given_sizes(sizes));
-    if (!team.parts)
-        agree(comm, sharded::sampled({{"q: values with the checksum", &q},
-                                      {"k: values with the checksum", &k},
-                                      {"v: values with the checksum", &v}}));
+    if (team.parts) return;
+    sharded::Named values{
+        {"q: values with the checksum", &q}, {"k: values with the checksum", &k}, {"v: values with the checksum", &v}};
+    if (dO) values.emplace_back("dO: values with the checksum", dO);
+    agree(comm, sharded::sampled(values));
 }
 
 void check_sharded(const Sizes& c, const Sharding& sharding) {
@@ -378,8 +381,9 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
     if (team.mpi)
-        distributed::run_mpi(
-            [&](Communicator& comm) { agree_on_call(comm, team, false, c, q, k, v, o, exchange, sharding.sizes); });
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team, c, q, k, v, nullptr, false, o, exchange, sharding.sizes);
+        });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute);
     const Forward out = c.compute == DType::f64 ? forward_of<double>(team, sharding, c, o, in_q, in_k, in_v, report)
                                                 : forward_of<float>(team, sharding, c, o, in_q, in_k, in_v, report);
@@ -398,8 +402,9 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     const std::string exchange = sharded::chosen_ring(sharding.exchange);
     ShardReport report = sharded::report_of(team, "softmax_attention_grad", exchange, c.compute);
     if (team.mpi)
-        distributed::run_mpi(
-            [&](Communicator& comm) { agree_on_call(comm, team, true, c, q, k, v, o, exchange, sharding.sizes); });
+        distributed::run_mpi([&](Communicator& comm) {
+            agree_on_call(comm, team, c, q, k, v, &dO, forward.has_value(), o, exchange, sharding.sizes);
+        });
     const Tensor in_q = q.to(c.compute), in_k = k.to(c.compute), in_v = v.to(c.compute), in_dO = dO.to(c.compute);
     const auto compute = [&]<class T>(T) {
         Forward given;

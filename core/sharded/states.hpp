@@ -179,6 +179,9 @@ public:
         Communicator& host = comm.host();
         distributed::all_gather(host, distributed::all_ranks(host), by_slot.data(), z.slots, all_.data());
     }
+    bool any() const {
+        return std::any_of(all_.begin(), all_.end(), [](char letter) { return letter != 0; });
+    }
     char by(int rank, Index slot) const { return all_[static_cast<std::size_t>(rank * z_.slots + slot)]; }
     int ranks() const { return z_.slots > 0 ? static_cast<int>(static_cast<Index>(all_.size()) / z_.slots) : 0; }
 

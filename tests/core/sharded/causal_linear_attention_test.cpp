@@ -184,6 +184,27 @@ void check_grad(const CausalGradient& got, const CausalGradient& want, double bo
     check_rows_close(got.dV, want.dV, bound);
 }
 
+TEST_CASE("the ring of gradients has the bits of one worker, whatever the length of chunks", "[sharded][causal]") {
+    const Tensor B = drawn({1, 2, 700, 6}, 1, true), C = drawn({1, 2, 700, 6}, 2, true), V = drawn({1, 2, 700, 3}, 3),
+                 dO = drawn({1, 2, 700, 3}, 5);
+    for (const DType type : {DType::f64, DType::f32})
+        for (const Index block : {16, 64, 300})
+            for (const bool normalize : {false, true})
+                for (const int p : {2, 3}) {
+                    INFO(name(type) << " block=" << block << " shards=" << p << " normalize=" << normalize);
+                    CausalOptions o;
+                    o.decay = {0.9, 0.99}, o.normalize = normalize, o.block = block, o.deterministic = "prefix";
+                    const CausalGradient want =
+                        causal_linear_attention_grad(B.to(type), C.to(type), V.to(type), dO.to(type), o);
+                    const auto got =
+                        causal_linear_attention_grad_sharded(B.to(type), C.to(type), V.to(type), dO.to(type), o, on(p));
+                    CHECK(got.report.algorithm == "ring");
+                    CHECK(same_bits(got.dB, want.dB));
+                    CHECK(same_bits(got.dC, want.dC));
+                    CHECK(same_bits(got.dV, want.dV));
+                }
+}
+
 TEST_CASE("gradients of heads that forget by decay wait for no other worker", "[sharded][causal]") {
     const Index N = 3000, state = 6 * 3, heads = 2;
     const Tensor B = drawn({1, heads, N, 6}, 1), C = drawn({1, heads, N, 6}, 2), V = drawn({1, heads, N, 3}, 3),
@@ -209,6 +230,7 @@ TEST_CASE("gradients of heads that forget by decay wait for no other worker", "[
                     check_close(*got.dstate, *want.dstate, bound);
                     for (std::size_t h = 0; h < 2; ++h)
                         CHECK(got.ddecay[h] == Approx(want.ddecay[h]).epsilon(type == DType::f64 ? 1e-10 : 1e-3));
+                    if (decay[1] < 1 && offsets.empty() && p < 8) CHECK(got.report.algorithm == "ring");
                     // Nothing went round again; of each state every rank tells every other two letters.
                     if (offsets.empty()) CHECK(got.report.total().elements == 2 * heads * (p - 1) * (state + p));
                 }

@@ -314,6 +314,38 @@ TEST_CASE("what the exchanges of states send", "[sharded][linear]") {
         }
 }
 
+TEST_CASE("a map that is not finite leaves a state of zeros what one worker makes of it", "[sharded][linear]") {
+    GatedInputs in = gated_inputs({.update = "delta", .heads = 2, .N = 300, .dk = 7, .dv = 5, .state = false});
+    in = in.to(DType::f32);
+    in.options.deterministic = "run";
+    for (Index h = 0; h < 2; ++h)
+        for (Index i = 0; i < 7; ++i) in.k.set((h * 300 + 149) * 7 + i, 1e30);
+    Tensor v = in.v.copy(), dO = like(in.v, 7);
+    for (Index h = 0; h < 2; ++h)
+        for (Index t = 0; t < 300; ++t)
+            for (Index i = 0; i < 5; ++i) {
+                if (t < 200) v.set((h * 300 + t) * 5 + i, 0);  // of the values before the key there is no state
+                if (t >= 20) dO.set((h * 300 + t) * 5 + i, 0);
+            }
+    const auto finite = [](const Tensor& x) {
+        Index n = 0;
+        for (Index i = 0; i < x.size(); ++i) n += std::isfinite(x.get(i)) ? 1 : 0;
+        return n;
+    };
+    const LinearGradient one = linear_attention_grad(in.q, in.k, v, dO, in.options);
+    const Tensor O = linear_attention(in.q, in.k, v, in.options).O;
+    CHECK(finite(O) == O.size());
+    for (const char* exchange : {"auto", "all-scan", "all-gather"})
+        for (const int p : {3, 5}) {
+            INFO(exchange << " shards=" << p);
+            CHECK(finite(linear_attention_sharded(in.q, in.k, v, in.options, on(p, exchange)).O) == finite(O));
+            const auto many = linear_attention_grad_sharded(in.q, in.k, v, dO, in.options, {}, on(p, exchange));
+            CHECK(finite(many.dk) == finite(one.dk));
+            CHECK(finite(many.dv) == finite(one.dv));
+            CHECK(finite(many.dstate) == finite(one.dstate));
+        }
+}
+
 TEST_CASE("what the exchanges of states and of their gradients send", "[sharded][linear]") {
     const Index heads = 4, dk = 8, dv = 6, state = dk * dv;
     for (const Index N : {512, 1024})

@@ -223,6 +223,10 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         .. told(linear_attention, q, short, v, {sharded = true, cu_seqlens = {0, 9, 60}})
         .. told(softmax_attention, q, short, short, {sharded = true, cu_seqlens = {0, 9, 60}})
         .. told(linear_attention_grad, q, k, v, v, {engine = "mpi", sharded = me == 1})
+        .. told(linear_attention_grad, q, k, v, me == 1 and 2 * v or v, {engine = "mpi"})
+        .. told(softmax_attention_grad, q, k, v, me == 1 and 2 * v or v, {engine = "mpi"})
+        .. told(linear_attention_grad, q, k, v, v, {engine = "mpi", dstate = me == 1 and ones(1, 2, 4, 4) or nil})
+        .. told(linear_attention, q, k, v, {engine = "mpi", update = "gated", log_decay = me == 1 and 2 * g or g})
         .. told(causal_linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
         .. told(softmax_attention, q, k, v, {engine = "mpi", sharded = me == 1})
         .. told(linear_attention, q, k, v, {engine = "mpi", sizes = me == 1 and {10, 5, 5} or {5, 5, 10}})
@@ -236,7 +240,8 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
          "cu_seqlens: an offset of 7 on rank 1, expected 9 like rank 0",
          "cu_seqlens: number of offsets 2 on rank 1, expected 0 like rank 0",
          "cu_seqlens: 20 as its last offset, expected 60, the tokens", "k: length 19, expected 20 like q",
-         "sizes: a length of 10 on rank 1, expected 5 like rank 0",
+         "sizes: a length of 10 on rank 1, expected 5 like rank 0", "dO: values with the checksum ",
+         "dstate: given true on rank 1, expected false like rank 0", "log_decay: values with the checksum ",
          "x: another dimension of 4 on rank 1, expected 5 like rank 0"});
 }
 
@@ -256,6 +261,38 @@ TEST_CASE("a rank that catches an error of its own and goes on ends no other ran
     INFO(output.err);
     CHECK(output.status == 0);
     CHECK(output.out == "lives\n");
+}
+
+TEST_CASE("a gradient that arrives in another shape is an error of the rank that has it alone", "[lua][sharded][mpi]") {
+    if (no_mpi()) return;
+    const Output output = run_mpi_script(3, R"(
+      local q, dO = randn(1, 2, 130, 4), mpi_rank() == 1 and randn(1, 2, 130, 5) or randn(1, 2, 130, 4)
+      for _, call in ipairs{linear_attention_grad, causal_linear_attention_grad} do
+        for _ = 1, 2 do
+          local fine, said = pcall(call, q, q, q, dO, {engine = "mpi", timeout = 5})
+          assert(fine or said:find("^[^\n]*$"))
+          assert(mpi_rank() ~= 1 or said:find("^[^\n]*dO: "))
+        end
+      end
+      print("lives")
+    )");
+    INFO(output.err);
+    CHECK(output.out.find("lives\n") != std::string::npos);
+    CHECK(output.err.find("Segmentation") == std::string::npos);
+}
+
+TEST_CASE("ranks with other numbers of threads choose the same exchange", "[lua][sharded][mpi]") {
+    if (no_mpi()) return;
+    const Output output = run_mpi_script(2, R"(
+      threads(1 + mpi_rank())
+      seed(1)
+      local q = randn(1, 2, 400, 8)
+      local g, report = causal_linear_attention_grad(q, q, q, q, {engine = "mpi", decay = 0.9999})
+      print(report.algorithm)
+    )");
+    INFO(output.err);
+    CHECK(output.status == 0);
+    CHECK(output.out == "ring\n");
 }
 
 TEST_CASE("offsets and slots that are no lists of numbers are named", "[lua][sharded]") {
