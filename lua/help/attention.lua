@@ -26,7 +26,8 @@ checkpoint_every, "auto" is lightning-attention-2. On a GPU every call keeps "ru
 ?auto says how the method is chosen. shards = p and exchange spread the tokens over p workers, as in
 linear_attention, for methods that carry a state, and for gradients; unless an exchange or "prefix" is asked for, a head
 whose decay leaves nothing of the state before a worker's tokens, to within rounding, waits for none (in gradients not
-with normalize), and is computed again where that state turns out too large for that, or not finite. Source: fleet eq. 5, leet eq. 4.]],
+with normalize), and is computed again where that state turns out too large for that, or not finite. Source: fleet
+eq. 5, leet eq. 4.]],
   example = 'q = randn(1, 8, 100, 16)\ncausal_linear_attention(q, q, q, {method = "fleet", decay = 0.9})',
 }
 

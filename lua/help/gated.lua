@@ -38,8 +38,8 @@ shards = p spreads the tokens over p workers, threads of this process or, under 
 what they sent and held comes last. exchange is how the states travel: "ring" hands the state itself on, one head after
 the other, with no more work and, where no part begins within a chunk (by sizes, in a packed sequence, with mode =
 "parallel"), the bits of one worker (LASP, arXiv:2404.02882); "all-scan" first makes of each part's keys and values the
-map S ↦ A S + B of its states and then scans them (ZeCO, arXiv:2507.01004); "all-gather" gives every worker all maps at once (LASP-2, arXiv:2502.07563). With "heads" no state
-travels: each worker gets all tokens of some heads and gives their results back (DeepSpeed Ulysses, arXiv:2309.14509),
+map S ↦ A S + B of its states and then scans them (ZeCO, arXiv:2507.01004); "all-gather" gives every
+worker all maps at once (LASP-2, arXiv:2502.07563). With "heads" no state travels: each worker gets all tokens of some heads and gives their results back (DeepSpeed Ulysses, arXiv:2309.14509),
 which sends what grows with the text and busies no more workers than there are heads of keys. With deterministic = "run"
 and no exchange by name, a worker hands on at once what its last tokens alone make of a head's state where their gates
 leave nothing of what was before, to within rounding, so that none waits; where the state turns out to be another one,
