@@ -39,17 +39,17 @@ what they sent and held comes last. exchange is how the states travel: "ring" ha
 the other, with no more work and, where no part begins within a chunk (by sizes, in a packed sequence, with mode =
 "parallel"), the bits of one worker (LASP, arXiv:2404.02882); "all-scan" first makes of each part's keys and values the
 map S ↦ A S + B of its states and then scans them (ZeCO, arXiv:2507.01004); "all-gather" gives every
-worker all maps at once (LASP-2, arXiv:2502.07563). With "heads" no state travels: each worker gets all tokens of some heads and gives their results back (DeepSpeed Ulysses, arXiv:2309.14509),
-which sends what grows with the text and busies no more workers than there are heads of keys. With deterministic = "run"
-and no exchange by name, a worker hands on at once what its last tokens alone make of a head's state where their gates
-leave nothing of what was before, to within rounding, so that none waits; where the state turns out to be another one,
-since what was before was that large, or not finite, the head is computed again. See shard for parts of the ranks' own.
-"auto" is the ring with deterministic = "prefix", and where there are at least 2 (p - 1) states for each that a rank
-computes at once, else the scan. Of whole tensors processes compare a sample of the
-values: norm(x - unshard(shard(x))) is above 0 on one of them where x differs anywhere.
-Gradients of states go back as the states come, by any of these ways. Tensors on a GPU are spread over the GPUs of this
-machine, by NCCL and the kernels of one; there heads that share keys or queries are for exchange = "heads", and
-gradients go by "ring" or "heads".
+worker all maps at once (LASP-2, arXiv:2502.07563). With "heads" no state travels: each worker gets all tokens of some
+heads and gives their results back (DeepSpeed Ulysses, arXiv:2309.14509), which sends what grows with the text and
+busies no more workers than there are heads of keys. With deterministic = "run" and no exchange by name, a worker hands
+on at once what its last tokens alone make of a head's state where their gates leave nothing of what was before, to
+within rounding, so that none waits; where the state turns out to be another one, since what was before was that large,
+or not finite, the head is computed again. See shard for parts of the ranks' own. "auto" is the ring with deterministic
+= "prefix", and where there are at least 2 (p - 1) states for each that a rank computes at once, else the scan. Of whole
+tensors processes compare a sample of the values: norm(x - unshard(shard(x))) is above 0 on one of them where x differs
+anywhere. Gradients of states go back as the states come, by any of these ways. Tensors on a GPU are spread over the
+GPUs of this machine, by NCCL and the kernels of one; there heads that share keys or queries are for exchange = "heads",
+and gradients go by "ring" or "heads".
 
 What layers of models have around the rule may be within the call, on the CPU and a GPU, with its gradient, but not with
 shards: with A_log, log_decay is the projection that decay_gate makes gates of, and with norm_weight or norm_gate the
