@@ -1,6 +1,8 @@
 #include "core/sharded/causal_linear_attention.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include "core/base/parallel.hpp"
 #include "core/distributed/mpi.hpp"
@@ -34,31 +36,38 @@ distributed::Call call_of(bool gradient) {
     return gradient ? distributed::Call::causal_grad : distributed::Call::causal;
 }
 
+// A method, or "auto", by its place among all.
+Given given_method(const std::string& name) {
+    const auto& all = exact::methods();
+    const auto at = std::find_if(all.begin(), all.end(), [&](const exact::Method& m) { return m.name == name; });
+    return {"method:", at == all.end() ? -1 : std::distance(all.begin(), at),
+            [](std::int64_t x) { return in_quotes(x < 0 ? "auto" : std::next(exact::methods().begin(), x)->name); }};
+}
+
 // What ranks compare. dO: of a call whose gradient is wanted, else null.
 void agree_on_all(Communicator& comm, const Team& team, const Tensor& B, const Tensor& C, const Tensor& V,
                   const Tensor* dO, const CausalOptions& o, const std::string& method, const std::string& exchange,
                   bool may_forget, const std::vector<Index>& sizes) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
-    std::vector<Given> mine{
-        sharded::given_type("V:", n.dtype),
-        {"V: batch", n.batch},
-        {"V: heads", n.heads},
-        {"B: width", n.r},
-        {"V: width", n.d},
-        {"method: a name with the checksum",
-         distributed::checksum(std::vector<float>(method.begin(), method.end()).data(),
-                               static_cast<Index>(method.size()))},
-        {"block:", o.block.value_or(0)},
-        {"normalize:", o.normalize, truth},
-        sharded::given_number("scale:", o.scale),
-        {"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
-        {"decay: values with the checksum", distributed::checksum(o.decay.data(), static_cast<Index>(o.decay.size()))},
-        {"state: given", o.state ? 1 : 0, truth},
-        sharded::given_exchange(exchange),
-        {"exchange: left to the call", may_forget, truth},
-        {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
+    std::vector<Given> mine{sharded::given_type("V:", n.dtype),
+                            {"V: batch", n.batch},
+                            {"V: heads", n.heads},
+                            {"B: width", n.r},
+                            {"V: width", n.d},
+                            given_method(method),
+                            {"block:", o.block.value_or(0)},
+                            {"normalize:", o.normalize, truth},
+                            sharded::given_number("scale:", o.scale),
+                            {"decay: number of values", static_cast<std::int64_t>(o.decay.size())},
+                            {"state: given", o.state ? 1 : 0, truth},
+                            sharded::given_exchange(exchange),
+                            {"exchange: left to the call", may_forget, truth},
+                            {"sizes: number of lengths", static_cast<std::int64_t>(sizes.size())}};
     if (!team.parts) mine.push_back({"B: length", n.N});
     agree(comm, mine);
+    std::vector<Given> decays;
+    for (const double gamma : o.decay) decays.push_back(sharded::given_number("decay:", gamma));
+    agree(comm, decays);
     agree(comm, sharded::given_offsets(o.cu_seqlens));
     agree(comm, sharded::given_sizes(sizes));
     if (team.parts) return;

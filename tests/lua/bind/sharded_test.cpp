@@ -216,6 +216,8 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         .. told(me == 1 and softmax_attention or linear_attention, q, k, v, {engine = "mpi"})
         .. told(softmax_attention, q, k, v, {engine = "mpi", causal = me == 0})
         .. told(causal_linear_attention, q, k, v, {engine = "mpi", decay = me == 1 and 0.5 or 0.9})
+        .. told(causal_linear_attention, q, k, v, {engine = "mpi",
+            method = me == 1 and "row-based" or "lightning-attention-2"})
         .. told(linear_attention, q, k, v, {engine = "mpi", sharded = me == 1})
         .. told(linear_attention, q, k, v, {sharded = true, cu_seqlens = me == 1 and {0, 7, 60} or {0, 9, 60}})
         .. told(linear_attention, q, k, v, {sharded = true, cu_seqlens = me == 1 and {0, 60} or nil})
@@ -235,7 +237,8 @@ TEST_CASE("ranks that differ about a sequence are told what differs", "[lua][sha
         {"chunk: 32 on rank 1, expected 64 like rank 0", "log_decay: columns 1 on rank 2, expected 0 like rank 0",
          "exchange: \"all-scan\" on rank 1, expected \"ring\" like rank 0", "q: values with the checksum ",
          "call: softmax_attention on rank 1, expected linear_attention like rank 0",
-         "causal: false on rank 1, expected true like rank 0", "decay: values with the checksum ",
+         "causal: false on rank 1, expected true like rank 0", "decay: 0.5 on rank 1, expected 0.9 like rank 0",
+         "method: \"row-based\" on rank 1, expected \"lightning-attention-2\" like rank 0",
          "sharded: true on rank 1, expected false like rank 0",
          "cu_seqlens: an offset of 7 on rank 1, expected 9 like rank 0",
          "cu_seqlens: number of offsets 2 on rank 1, expected 0 like rank 0",
