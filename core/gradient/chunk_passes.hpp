@@ -17,8 +17,6 @@ public:
     void forward(T* last);
     // From d.dS, the gradient with respect to the state after the tokens, which becomes that of the state before them.
     void backward();
-    // The same for d.dS alone, with no forward() before it: no other gradient is written, nor is any state read.
-    void state_backward();
     // Numbers that are kept between the two.
     Index kept() const { return plain_ ? 0 : chunks_ * head_.in.dk * head_.in.dv; }
 
@@ -31,5 +29,10 @@ private:
 
 extern template class ChunkPasses<float>;
 extern template class ChunkPasses<double>;
+
+// d.dS alone, from that with respect to the state after the tokens to that of the state before them, in chunks of c: no
+// other gradient is written, no state is read, and none is kept.
+template <class T>
+void run_state_gradient(const GradHead<T>& d, Index c);
 
 }  // namespace causeway::gradient

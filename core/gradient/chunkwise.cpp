@@ -8,6 +8,8 @@
 // tiles (chunk_tiles.hpp), and what is different with a gate per key channel (channel_gradients.hpp).
 #include "core/gradient/chunkwise.hpp"
 
+#include <optional>
+
 #include "core/base/parallel.hpp"
 #include "core/gated/chunks.hpp"
 #include "core/gradient/chunk.hpp"
@@ -57,28 +59,29 @@ void ChunkPasses<T>::backward() {
     op.write_state();
 }
 
+template class ChunkPasses<float>;
+template class ChunkPasses<double>;
+
 template <class T>
-void ChunkPasses<T>::state_backward() {
-    if (chunks_ == 0) return;
-    GradHead<T> alone = head_;
-    Buffer<T> dv(head_.in.beta ? head_.in.N * head_.in.dv : 0);
+void run_state_gradient(const GradHead<T>& d, Index c) {
+    const Index N = d.in.N, longest = std::min(c, std::max<Index>(N, 1));
+    GradHead<T> alone = d;
+    // With the delta rule the residuals stand in dv, on which dS does not hang, and dv is written over them.
+    Buffer<T> dv(d.in.beta ? N * d.in.dv : 0);
     std::fill_n(dv.data(), dv.size(), T(0));
     alone.dv = dv.data();
-    ChunkOperands<T> op(alone, c_, true);
-    for (Index i = chunks_ - 1; i >= 0; --i) {
-        const Index start = i * c_, n = std::min(c_, head_.in.N - start);
-        if (!head_.in.beta) {
-            gradient::state_backward<T>(op, start, n, nullptr);
-            continue;
-        }
-        const ChunkScores<T> scores = scores_of(op, start, n);
-        gradient::state_backward(op, start, n, &scores);
+    ChunkOperands<T> op(alone, longest, true);
+    for (Index start = (N - 1) / longest * longest; N > 0 && start >= 0; start -= longest) {
+        const Index n = std::min(longest, N - start);
+        std::optional<ChunkScores<T>> scores;
+        if (d.in.beta) scores = scores_of(op, start, n);
+        state_backward<T>(op, start, n, scores ? &*scores : nullptr);
     }
     op.write_state();
 }
 
-template class ChunkPasses<float>;
-template class ChunkPasses<double>;
+template void run_state_gradient<float>(const GradHead<float>&, Index);
+template void run_state_gradient<double>(const GradHead<double>&, Index);
 
 template <class T>
 void run_chunkwise_grad(const GradProblem<T>& p) {

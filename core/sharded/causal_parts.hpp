@@ -56,11 +56,11 @@ struct CausalSizes {
     // The last ones of a piece, from the first one of a block on, and the first ones, up to the last one of a block.
     Index last_forgetting(Index i, const Piece& piece) const {
         const Index n = forgetting(i, piece.n);
-        return n > piece.n ? n : piece.n - (piece.n - n) / unit * unit;
+        return n > piece.n ? n : last_in_units(n, piece.n, unit);
     }
     Index first_forgetting(Index i, const Piece& piece) const {
         const Index n = forgetting(i, piece.n);
-        return n > piece.n ? n : std::min(piece.n, (n + unit - 1) / unit * unit);
+        return n > piece.n ? n : first_in_units(n, piece.n, unit);
     }
     // S <- what the last n tokens of a piece make, from zeros before them.
     void advance_last(Index i, Piece piece, Index n, T* S) const {
@@ -224,7 +224,7 @@ public:
     void last_tokens_of(Index i, T* S) const override { sizes_.advance_last(i, piece(i), last_reach(i), S); }
     void first_tokens_of(Index i, T* dS) override {
         std::fill_n(dS, sizes_.elements(), T(0));
-        state_backward(tokens(i, states_, dS, first_reach(i)));
+        state_backward(tokens(i, nullptr, dS, first_reach(i)));
     }
     std::vector<char> differ(Stops stops, const T* S, const T* handed) override {
         return differing(stops.size(), S, handed, p_.in.dk, sizes_.width(), false);
@@ -256,7 +256,7 @@ private:
     Index first_reach(Index i) const { return sizes_.first_forgetting(i, piece(i)); }
     Index last_reach(Index i) const { return sizes_.last_forgetting(i, piece(i)); }
     static void state_backward(const gradient::GradProblem<T>& one) {
-        gradient::ChunkPasses<T>(one.head(0), one.in.chunk).state_backward();
+        gradient::run_state_gradient(one.head(0), one.in.chunk);
     }
     // The rank's tokens of state i, or the first `count` of them, as a problem of their own.
     gradient::GradProblem<T> tokens(Index i, const T* S, T* dS, Index count = -1) const {

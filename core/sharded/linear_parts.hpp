@@ -156,10 +156,13 @@ private:
     // these tokens too, which are written once more later.
     void state_gradient_of_first(Index i, Index n, T* dS) const {
         if (n == 0) return;
+        if (in_chunks_) {
+            const gradient::GradProblem<T> one = tokens(i, nullptr, dS, n);
+            return gradient::run_state_gradient(one.head(0), one.in.chunk);
+        }
         Buffer<T> zeros(elements_);
         std::fill_n(zeros.data(), elements_, T(0));
         const gradient::GradProblem<T> one = tokens(i, zeros.data(), dS, n);
-        if (in_chunks_) return gradient::ChunkPasses<T>(one.head(0), one.in.chunk).state_backward();
         clear_sums(one);
         back_(one);
     }

@@ -109,12 +109,12 @@ public:
     // state before them that is no larger than what the tokens make; more than there are where they do not.
     Index reach(Index i) const {
         const Index n = tokens_that_forget(i, false);
-        return n > piece(i).n ? n : in_whole_chunks(i, n);
+        return n > piece(i).n ? n : first_in_units(n, piece(i).n, p_.chunk);
     }
     // The same for the last tokens, from the first one of a chunk on.
     Index reach_back(Index i) const {
         const Index all = piece(i).n, n = tokens_that_forget(i, true);
-        return n > all ? n : all - (all - n) / p_.chunk * p_.chunk;
+        return n > all ? n : last_in_units(n, all, p_.chunk);
     }
     // S <- the state after the last n tokens, from zeros before them.
     void state_of_last(Index i, Index n, T* S) const {
@@ -143,9 +143,6 @@ private:
         gated::Problem<T> one = alone(p_, i, tokens, S);
         one.group = 0, one.q = nullptr, one.O = nullptr;
         run_(one);
-    }
-    Index in_whole_chunks(Index i, Index n) const {
-        return std::min(piece(i).n, (n + p_.chunk - 1) / p_.chunk * p_.chunk);
     }
     // After how many of the rank's tokens, from the first or from the last one on, less than `unseen` is left of a
     // state before them; more than there are where that is never so, without gates, and with the delta rule where a

@@ -34,7 +34,7 @@ distributed::Call call_of(bool gradient) {
 void agree_on_call(Communicator& comm, const Team& team, const Sizes& c, const Tensor& q, const Tensor& k,
                    const Tensor& v, const Tensor* dO, bool has_forward, const SoftmaxOptions& o,
                    const std::string& exchange, const std::vector<Index>& sizes) {
-    sharded::agree_on_call(comm, team.parts, call_of(dO), o.cu_seqlens);
+    sharded::agree_on_call(comm, team.parts, call_of(dO != nullptr), o.cu_seqlens);
     std::vector<Given> mine{sharded::given_type("q:", c.dtype),
                             {"q: batch", c.batch},
                             {"k: heads", c.heads},

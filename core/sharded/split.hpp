@@ -36,6 +36,10 @@ inline Starts starts_of(const Sharding& o, Index N, int p, Index unit) {
     return starts;
 }
 
+// At least the first or the last n of `all` tokens, up to a multiple of `unit` or from one on, counted from the first.
+inline Index first_in_units(Index n, Index all, Index unit) { return std::min(all, (n + unit - 1) / unit * unit); }
+inline Index last_in_units(Index n, Index all, Index unit) { return all - (all - n) / unit * unit; }
+
 // The tokens that every rank has, in pieces.
 using Shares = std::vector<std::vector<kit::Span>>;
 
