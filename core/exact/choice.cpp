@@ -5,12 +5,12 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include "core/base/build_id.hpp"
@@ -27,17 +27,22 @@ constexpr Index first_length = 256;  // every candidate is timed at this length 
 constexpr double hopeless = 3;       // and dropped where it takes this many times the best
 constexpr Index largest = 1 << 24;   // elements of an input at most
 
+using Answers = std::map<std::string, std::string>;  // class -> name of the method
+
 struct Choices {
-    std::mutex mutex;                          // guards the rest; held while methods are timed
-    std::map<std::string, std::string> known;  // class -> name of the method
+    std::mutex mutex;  // guards the next two; held across fork(), so never for long and never while a file is read
+    Answers known;
     bool cache_read = false;
+    std::mutex timing;  // held while methods are timed, which is long; taken before the other
 };
 
-// Never destroyed: a thread may outlive main. A forked child starts with none, as what it got may be half changed.
+// Never destroyed: a thread may outlive main. A forked child has what the process knew; the thread that timed methods
+// does not live there.
 Choices& choices() {
     static auto& one = *[] {
         auto made = std::make_unique<Choices>();
-        process::after_fork([] { new (&choices()) Choices; });
+        process::around_fork([] { choices().mutex.lock(); }, [] { choices().mutex.unlock(); });
+        process::after_fork([] { new (&choices().timing) std::mutex; });
         return made.release();
     }();
     return one;
@@ -76,25 +81,45 @@ std::string text_of(const Question& q) {
 // Answers are only taken from a file written by this very program on this very processor.
 std::string identity() { return build_id() + " on " + machine().processor; }
 
-// The file: a line with the identity, then a line "class", tab, "method" for each answer.
-void read_cache(Choices& c) {
-    if (std::exchange(c.cache_read, true)) return;
-    std::ifstream in(choice_file());  // a folder by that name, say, reads as an empty file
-    std::string line;
-    if (!std::getline(in, line) || line != identity()) return;
-    while (std::getline(in, line)) {
-        const std::size_t tab = line.find('\t');
-        if (tab != std::string::npos) c.known.emplace(line.substr(0, tab), line.substr(tab + 1));
+// The file: a line with the identity, then a line "class", tab, "method" for each answer. Nothing where it cannot be
+// read or was written by another program; throws OutOfMemory, rather than have methods timed anew.
+Answers read_cache() {
+    const std::string path = choice_file();
+    if (path.empty()) return {};
+    Answers answers;
+    try {
+        const Buffer<char> bytes = Source(path).text();
+        std::string_view left(bytes.data(), static_cast<std::size_t>(bytes.size()));
+        const auto next_line = [&] {
+            const std::string_view line = left.substr(0, left.find('\n'));
+            left.remove_prefix(std::min(line.size() + 1, left.size()));
+            return line;
+        };
+        if (next_line() != identity()) return {};
+        while (!left.empty()) {
+            const std::string_view line = next_line();
+            const std::size_t tab = line.find('\t');
+            if (tab != line.npos) answers.emplace(line.substr(0, tab), line.substr(tab + 1));
+        }
+    } catch (const OutOfMemory&) {
+        throw;
+    } catch (const Error&) {
+        return {};
     }
+    return answers;
 }
 
-void write_cache(const Choices& c) {
+// By the one who timed: no other writes at the same time.
+void write_cache(Choices& c) {
     const std::filesystem::path path = choice_file();
     if (path.empty()) return;
     std::error_code ignored;
     std::filesystem::create_directories(path.parent_path(), ignored);
     std::string text = identity() + "\n";
-    for (const auto& [question, answer] : c.known) text += question + "\t" + answer + "\n";
+    {
+        std::lock_guard lock(c.mutex);
+        for (const auto& [question, answer] : c.known) text += question + "\t" + answer + "\n";
+    }
     try {
         Writer out(path.string());
         out.write(text);
@@ -106,6 +131,29 @@ void write_cache(const Choices& c) {
 
 bool fits(const Question& q, const Method& m) {
     return m.candidate && (!q.state || m.state) && (q.block == 0 || m.block > 0);
+}
+
+void read_cache_once(Choices& c) {
+    const auto read = [&] {
+        std::lock_guard lock(c.mutex);
+        return c.cache_read;
+    };
+    if (read()) return;
+    Answers answers = read_cache();
+    std::lock_guard lock(c.mutex);
+    c.known.merge(answers);
+    c.cache_read = true;
+}
+
+// Null where methods of this class were not timed yet.
+const Method* known_answer(Choices& c, const Question& q, const std::string& text) {
+    std::lock_guard lock(c.mutex);
+    const auto found = c.known.find(text);
+    if (found == c.known.end()) return nullptr;
+    const auto& list = methods();
+    const auto m = std::find_if(list.begin(), list.end(),
+                                [&](const Method& candidate) { return candidate.name == found->second; });
+    return m != list.end() && fits(q, *m) ? &*m : nullptr;
 }
 
 // Seconds of one call, the best of several.
@@ -190,17 +238,16 @@ const Method& fastest(const Question& asked) {
     const Question q = class_of(asked);
     const std::string text = text_of(q);
     Choices& c = choices();
-    std::lock_guard lock(c.mutex);
-    read_cache(c);
-    const auto found = c.known.find(text);
-    const auto& list = methods();
-    if (found != c.known.end()) {
-        const auto m = std::find_if(list.begin(), list.end(),
-                                    [&](const Method& candidate) { return candidate.name == found->second; });
-        if (m != list.end() && fits(q, *m)) return *m;
-    }
+    read_cache_once(c);
+    if (const Method* m = known_answer(c, q, text)) return *m;
+    std::lock_guard timing(c.timing);
+    // Another thread may have timed them meanwhile.
+    if (const Method* m = known_answer(c, q, text)) return *m;
     const std::string name = q.dtype == DType::f64 ? measure<double>(q) : measure<float>(q);
-    c.known[text] = name;
+    {
+        std::lock_guard lock(c.mutex);
+        c.known[text] = name;
+    }
     write_cache(c);
     return method(name);
 }

@@ -19,8 +19,8 @@ struct Question {
 // The fastest method for the shape class of the question: sizes rounded to powers of two, length up to 4096, width up
 // to 256, blocks up to the length, heads up to four per thread. A class is measured once, on random inputs of its size
 // (well under a second for most, a few for the largest); the answer is kept in the user's cache directory, under the
-// identity of this build, processor and number of threads, so another version measures anew. An unreadable or
-// unwritable cache only costs the measurement.
+// identity of this build, processor and number of threads, so another version measures anew, and a forked child has
+// what its parent knew. An unreadable or unwritable cache only costs the measurement. Throws OutOfMemory.
 const Method& fastest(const Question&);
 
 // The file the answers are kept in: $XDG_CACHE_HOME/causeway/choices, or under ~/.cache; "" without a home.

@@ -181,14 +181,6 @@ std::string damaged_file(const Files& written) {
     return "";
 }
 
-// The file of the methods that were chosen as the fastest. A copy, as any forked child, reads it anew; where it finds
-// no memory for that, it times the methods anew, and another one, which rounds otherwise, may be taken.
-constexpr const char* choices_file = "../home/causeway/choices";
-std::string choices() {
-    std::ifstream in(choices_file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void remove_files() {
     for (const auto& entry : std::filesystem::directory_iterator(".")) std::filesystem::remove_all(entry.path());
 }
@@ -247,7 +239,6 @@ struct Known {
     Outcome reference;
     bool repeats = false;
     Files written;             // those that every run writes alike
-    std::string choices;       // the bytes of choices_file
     std::string probe;         // what the other call returns
     long run_again_every = 1;  // cases, so that a case takes about a millisecond of this; odd as free_every is
     long blocks = 0;           // at rest behind it, in a copy of the process
@@ -276,7 +267,6 @@ Known known_of(const Example& example, Call kind, Report& report) {
         const auto same = now.find(file.first);
         return same == now.end() || same->second != file.second;
     });
-    known.choices = choices();
     if (!known.reference.message.empty()) report.fault("with nothing refused: " + known.reference.message);
     return known;
 }
@@ -286,8 +276,7 @@ void judge(Runner& runner, const Place& place, const Outcome& out, const Known& 
     const auto fault = [&](const std::string& what) { report.fault(text_of(place) + ": " + what); };
     if (!out.message.empty() && out.counts.refused == 0) fault("an error without a cause: " + out.message);
     else if (!out.message.empty() && !is_one_sentence_of_memory(out.message)) fault("says: " + out.message);
-    const bool repeats = known.repeats && choices() == known.choices;
-    if (out.message.empty() && repeats && out.shown != known.reference.shown)
+    if (out.message.empty() && known.repeats && out.shown != known.reference.shown)
         fault("another result: " + out.shown.substr(0, 200) + " for " + known.reference.shown.substr(0, 200));
     if (runner.stack() != 0) {
         fault("left " + std::to_string(runner.stack()) + " values on Lua's stack");
@@ -303,15 +292,13 @@ void judge(Runner& runner, const Place& place, const Outcome& out, const Known& 
     if (report.tried % known.run_again_every != 0) return;
     const Outcome again = runner.run({0, false});
     if (!again.message.empty()) fault("without a fault then: " + again.message);
-    else if (repeats && choices() == known.choices && again.shown != known.reference.shown)
-        fault("without a fault then another result");
+    else if (known.repeats && again.shown != known.reference.shown) fault("without a fault then another result");
 }
 
 // The end of a copy of the process: what the refused place came to, and what is left when the shell is closed.
 [[noreturn]] void end_copy(std::unique_ptr<Runner> runner, const Place& place, Outcome out, const Known& known,
                            Report& report) {
     judge(*runner, place, Outcome(std::move(out)), known, report);  // whose texts are not left over
-    if (choices() != known.choices) std::ofstream(choices_file, std::ios::binary) << known.choices;
     alarm(patience);
     if (report.tried % free_every != 0) only_count_frees();
     runner.reset();

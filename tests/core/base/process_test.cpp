@@ -5,13 +5,17 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <string>
 #include <thread>
 
 #include "core/base/parallel.hpp"
 #include "core/exact/causal_linear_attention.hpp"
+#include "core/exact/choice.hpp"
 #include "core/tensor/random.hpp"
 #include "tests/catch.hpp"
 #include "tests/paths.hpp"
+#include "tests/temporary.hpp"
 #include "tests/threads.hpp"
 
 #if !defined(__SANITIZE_THREAD__)  // which does not follow a process with threads through fork()
@@ -91,6 +95,19 @@ TEST_CASE("a forked child computes what its parent computes", "[base][process]")
               }) == 0);
     }
     CHECK(compute(1) == expected);
+}
+
+TEST_CASE("a forked child knows which methods its parent has timed", "[base][process]") {
+    if (!can_fork()) return;
+    const exact::Question question{DType::f64, 1, 50, 4, 4, false, false, false, 0};
+    const std::string name = exact::fastest(question).name;
+    const testing::TemporaryFolder folder;
+    CHECK(status_of_child([&] {
+              // Neither from a file nor by timing, after which there would be one.
+              setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
+              if (exact::fastest(question).name != name) _exit(1);
+              if (std::filesystem::exists(exact::choice_file())) _exit(2);
+          }) == 0);
 }
 
 // The address sanitizer looks for leaks at exit, and takes what the parent had for them; and its allocator may be

@@ -1,10 +1,14 @@
 // method = "auto": measured, kept, and forgotten when the program is another.
 #include "core/exact/choice.hpp"
 
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <latch>
 #include <string>
+#include <thread>
 
 #include "tests/core/exact/problems.hpp"
 
@@ -55,4 +59,31 @@ TEST_CASE("auto asks with the block that was given, and never the forms that are
     for (const auto& entry :
          std::filesystem::directory_iterator(std::filesystem::path(exact::choice_file()).parent_path()))
         CHECK(entry.path().filename() == "choices");
+}
+
+TEST_CASE("methods that are timed keep no thread waiting that asks for an answer which is known", "[exact][auto]") {
+    const exact::Question known{DType::f32, 1, 30, 4, 4, false, false, false, 0};
+    const std::string answer = exact::fastest(known).name;
+    // A method that, where it is timed, waits until the other thread has its answer, or long enough to see it has none.
+    static std::latch timed(1);
+    static std::atomic<bool> first = true, answered, gave_up;
+    exact::Method waiting = exact::method(answer);
+    waiting.name = waiting.short_name = "waiting";
+    waiting.f32 = [](const auto& p) {
+        if (first.exchange(false)) {
+            timed.count_down();
+            for (int i = 0; i < 10000 && !answered; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+            gave_up = !answered;
+        }
+        exact::method("row-based").f32(p);
+    };
+    exact::register_method(waiting);
+    {
+        const std::jthread other([] { exact::fastest({DType::f32, 1, 60, 128, 16, false, false, false, 0}); });
+        timed.wait();
+        CHECK(exact::fastest(known).name == answer);
+        CHECK_FALSE(gave_up);
+        answered = true;
+    }
+    exact::unregister_method("waiting");
 }
