@@ -103,10 +103,17 @@ int error_kind(lua_State* L) {
     return 1;
 }
 
-std::string message_of(lua_State* L, const std::exception& error) {
-    if (dynamic_cast<const std::bad_alloc*>(&error)) return "out of memory";  // whose own text is no sentence
+Told told_of(lua_State* L, const std::exception& error) {
+    // So short that it needs no memory. What std::bad_alloc says itself is no sentence.
+    const Told no_memory{"out of memory", ErrorKind::out_of_memory};
+    if (dynamic_cast<const std::bad_alloc*>(&error)) return no_memory;
     const auto* unknown = dynamic_cast<const UnknownName*>(&error);
-    return unknown ? unknown->sentence_with(meant_among(L, unknown->name, unknown->known)) : error.what();
+    try {
+        return {unknown ? unknown->sentence_with(meant_among(L, unknown->name, unknown->known)) : error.what(),
+                kind_of(error)};
+    } catch (const std::bad_alloc&) {
+        return no_memory;
+    }
 }
 
 void raise(lua_State* L, const std::string& message, ErrorKind kind) {

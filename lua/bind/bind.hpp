@@ -47,9 +47,14 @@ bool reclaim(lua_State* L, int arguments);
 inline bool on_tape = false;
 int seen_by_tape(lua_State* L);
 
-// The sentence of an error; of std::bad_alloc "out of memory". Of a name that core does not know, with what it is
-// called here where it is one of the literature.
-std::string message_of(lua_State* L, const std::exception& error);
+// What is said of an error.
+struct Told {
+    std::string message;
+    ErrorKind kind{};
+};
+// The sentence of an error; "out of memory" of std::bad_alloc, and where there is no memory for the sentence. Of a name
+// that core does not know, with what it is called here where it is one of the literature.
+Told told_of(lua_State* L, const std::exception& error);
 
 // The function as Lua calls it: a C++ exception becomes a Lua error with the same sentence. A call that finds no memory
 // is made once more when the garbage held some, so a function that may throw OutOfMemory leaves its arguments in place.
@@ -59,17 +64,15 @@ int guarded(lua_State* L) {
         if (const int results = seen_by_tape(L); results >= 0) return results;
     }
     const int arguments = lua_gettop(L);
-    std::string message;
-    ErrorKind kind{};
-    for (bool again = true; again; again = kind == ErrorKind::out_of_memory && reclaim(L, arguments)) {
+    Told told;
+    for (bool again = true; again; again = told.kind == ErrorKind::out_of_memory && reclaim(L, arguments)) {
         try {
             return F(L);
         } catch (const std::exception& error) {
-            message = message_of(L, error);
-            kind = kind_of(error);
+            told = told_of(L, error);
         }
     }
-    raise(L, message, kind);
+    raise(L, told.message, told.kind);
 }
 
 // A function and its name.

@@ -416,15 +416,13 @@ int gsub(lua_State* L) {
 // A C++ exception as a Lua error. Not guarded, which may call twice: gsub calls functions of the user's.
 template <int (*F)(lua_State*)>
 int stoppable(lua_State* L) {
-    std::string message;
-    ErrorKind kind{};
+    Told told;
     try {
         return F(L);
     } catch (const std::exception& error) {
-        message = message_of(L, error);
-        kind = kind_of(error);
+        told = told_of(L, error);
     }
-    raise(L, message, kind);
+    raise(L, told.message, told.kind);
 }
 
 int next_match_of(lua_State* L) { return stoppable<next_match>(L); }

@@ -10,17 +10,16 @@ namespace causeway::lua {
 namespace {
 
 void stop_when_asked(lua_State* L, lua_Debug*) {
-    std::string message;
-    ErrorKind kind{};
+    Told told;
     try {
         interrupt::check();
         return;
-    } catch (const Error& error) {
-        message = error.what(), kind = kind_of(error);
+    } catch (const std::exception& error) {
+        told = told_of(L, error);
     }
     lua_sethook(L, stop_when_asked, LUA_MASKCALL | LUA_MASKRET | LUA_MASKCOUNT,
                 1);  // code that catches the error is stopped again
-    raise_in_hook(L, message, kind);
+    raise_in_hook(L, told.message, told.kind);
 }
 
 // A deadline for C++ loops and, through a hook, for Lua loops; both as before when it ends, in whatever way.

@@ -50,16 +50,15 @@ void look_now_and_then(lua_State* coroutine) { lua_sethook(coroutine, stop, LUA_
 
 // The hook stays set, so code that catches errors in a loop is stopped as well.
 void stop(lua_State* L, lua_Debug*) {
-    std::string reason;
-    ErrorKind kind{};
+    Told told;
     try {
         interrupt::check();
-    } catch (const Error& error) {
-        reason = error.what(), kind = kind_of(error);
+    } catch (const std::exception& error) {
+        told = told_of(L, error);
     }
-    if (!reason.empty()) {
+    if (!told.message.empty()) {
         stop_at_once(L);
-        raise_in_hook(L, reason, kind);
+        raise_in_hook(L, told.message, told.kind);
     }
     look_now_and_then(L);  // a coroutine that outlived an earlier Ctrl-C
 }
