@@ -82,7 +82,8 @@ Option<S> device_option(bool cpu_alone = false) {
 
 // The option timeout of calls that may run on MPI.
 inline constexpr const char* mpi_timeout =
-    "the most seconds that an MPI rank waits for another, which may loop without end";
+    "the most seconds that an MPI rank waits for another, which may loop without end; no call that ranks share can "
+    "follow one that ended so";
 inline constexpr const char* mpi_timeout_default = "CAUSEWAY_MPI_TIMEOUT, or no end";
 
 // Options one list after the other.

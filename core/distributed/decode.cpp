@@ -156,14 +156,16 @@ const Registry<Engine>& distributed::engines() {
 namespace {
 
 DecodeResult decode(bool is_tree, const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
-    const Sizes z = check(q, k, v, o);
-    const Plan plan = plan_of(is_tree, o);
-    const MpiTimeout timeout(o.timeout);
-    Shape output = q.shape();
-    output[output.ndim() - 1] = z.dv;
-    DecodeResult result = engines()[o.engine].decode(q, k, v, z, output, plan, o);
-    result.O = result.O.to(q.dtype());
-    return result;
+    return shared_call(o.engine == "mpi", [&] {
+        const Sizes z = check(q, k, v, o);
+        const Plan plan = plan_of(is_tree, o);
+        const MpiTimeout timeout(o.timeout);
+        Shape output = q.shape();
+        output[output.ndim() - 1] = z.dv;
+        DecodeResult result = engines()[o.engine].decode(q, k, v, z, output, plan, o);
+        result.O = result.O.to(q.dtype());
+        return result;
+    });
 }
 
 }  // namespace

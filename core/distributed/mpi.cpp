@@ -1,5 +1,6 @@
 #include "core/distributed/mpi.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -16,10 +17,14 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <deque>
+#include <optional>
 #include <random>
 #include <thread>
 
 #include "core/base/interrupt.hpp"
+#include "core/distributed/meetings.hpp"
 #include "core/tensor/random.hpp"
 #endif
 
@@ -84,6 +89,9 @@ int mpi_rank() noexcept { return 0; }
 int mpi_size() noexcept { return 1; }
 std::uint64_t mpi_job() noexcept { return 0; }
 void run_mpi(const Program&) { start_mpi(); }
+SharedCall::SharedCall(bool) : shared_(false) {}
+SharedCall::~SharedCall() = default;
+void SharedCall::tell_failure(const std::exception&) noexcept {}
 
 #else
 
@@ -93,7 +101,7 @@ int world_rank = 0, world_size = 1;
 std::uint64_t job = 0;
 bool started = false;
 MPI_Comm control;  // on which a rank says that it has ended, or given up a call
-constexpr int ended_tag = 0, given_up_tag = 1;
+constexpr int ended_tag = 0, given_up_tag = 1, failed_tag = 2;
 MPI_Comm beside;          // for messages apart from the others
 double most_waiting = 0;  // seconds that a rank waits for another outside of calls with a timeout; 0: without end
 int kept_errors = -1, shown_errors = -1;
@@ -145,6 +153,59 @@ void tell_others(int tag) noexcept {
     for (int r = 0; r < world_size; ++r) {
         MPI_Request request;
         if (r != world_rank) MPI_Isend(&said, 1, MPI_CHAR, r, tag, control, &request), MPI_Request_free(&request);
+    }
+}
+
+std::optional<Meetings> meetings;  // where there are several ranks
+bool cut_off = false;              // in the meeting, a message stayed on its way
+std::int64_t meetings_in_tag = 1;  // as many as MPI's largest tag leaves room for
+
+// With a message travel its round and, as far as it fits, the number of the meeting that it belongs to.
+constexpr int rounds_in_tag = 1 << 15;
+int tag_of(Index round) {
+    const std::int64_t meeting = meetings ? meetings->number() % meetings_in_tag : 0;
+    return static_cast<int>(meeting * rounds_in_tag + std::min<Index>(round, rounds_in_tag - 1));
+}
+
+int calls = 0;  // that are shared and have begun, one in the other
+
+void hear_of_failures() {
+    for (;;) {
+        int came = 0, bytes = 0;
+        MPI_Status status;
+        MPI_Iprobe(MPI_ANY_SOURCE, failed_tag, control, &came, &status);
+        if (!came) return;
+        MPI_Get_count(&status, MPI_BYTE, &bytes);
+        std::string text(static_cast<std::size_t>(bytes), '\0');
+        MPI_Recv(text.data(), bytes, MPI_BYTE, status.MPI_SOURCE, failed_tag, control, MPI_STATUS_IGNORE);
+        std::int64_t numbers[3];
+        std::memcpy(numbers, text.data(), sizeof numbers);
+        meetings->hear({numbers[0], status.MPI_SOURCE, numbers[1] != 0, static_cast<int>(numbers[2]),
+                        text.substr(sizeof numbers)});
+    }
+}
+
+void tell_others(const Failure& failure) {
+    static std::deque<std::string> said;  // MPI may look at what it sends for long
+    const std::int64_t numbers[] = {failure.meeting, failure.cut_off, failure.rank};
+    std::string& text = said.emplace_back(reinterpret_cast<const char*>(numbers), sizeof numbers);
+    text += failure.reason;
+    for (int r = 0; r < world_size; ++r) {
+        MPI_Request request;
+        if (r == world_rank) continue;
+        MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, r, failed_tag, control, &request);
+        MPI_Request_free(&request);
+    }
+}
+
+// failure_of(reason): this rank's, for the reason that the error gives.
+template <class F>
+void tell_failure_to_others(const std::exception& error, F&& failure_of) noexcept {
+    const bool memory = dynamic_cast<const std::bad_alloc*>(&error);
+    try {
+        tell_others(failure_of(memory ? text_of(ErrorKind::out_of_memory) : error.what()));
+    } catch (...) {
+        meetings->fail_untold();
     }
 }
 
@@ -202,10 +263,10 @@ public:
     }
 
 protected:
-    // The round travels as the tag; messages between two ranks keep their order whatever their tags.
+    // Messages between two ranks keep their order whatever their tags.
     int post_send(const void* data, std::size_t bytes, int to, Index round) override {
         Posted posted{{}, to, false, true};
-        const auto tag = static_cast<int>(std::min<Index>(round, 32767));
+        const int tag = tag_of(round);
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
             require(
@@ -230,15 +291,18 @@ protected:
         Posted& mine = posted_[static_cast<std::size_t>(posted)];
         const int tag = wait_for(mine.requests, mine.peer);
         mine.used = false;
-        return mine.received ? tag : 0;
+        if (!mine.received) return 0;
+        if (tag - tag % rounds_in_tag != tag_of(0)) refuse_message(mine.peer);
+        return tag % rounds_in_tag;
     }
 
-    // After an error this process ends, and the job with it, or the script has caught it. What has not begun to come is
-    // not received any more; what is sent and has not left stays with MPI.
+    // After an error this process ends, and the job with it, or the script has caught it, and no message follows. What
+    // has not begun to come is not received any more; what is sent and has not left stays with MPI.
     void cancel(int posted) noexcept override {
         Posted& mine = posted_[static_cast<std::size_t>(posted)];
         for (MPI_Request& request : mine.requests) {
             if (request == MPI_REQUEST_NULL) continue;
+            cut_off = true;
             if (mine.received) MPI_Cancel(&request);
             MPI_Request_free(&request);
         }
@@ -268,9 +332,18 @@ private:
         return static_cast<int>(i);
     }
 
-    // The tag of the last message. Stops for Ctrl-C, when the rank that is waited for (-1: any) has ended its script,
-    // and after the longest wait that was asked for.
     int wait_for(Requests& requests, int peer) {
+        try {
+            return tag_of_last(requests, peer);
+        } catch (...) {
+            cut_off = true;
+            throw;
+        }
+    }
+
+    // The tag of the last message. Stops for Ctrl-C, when the rank that is waited for (-1: any) has failed or ended its
+    // script, and after the longest wait that was asked for.
+    int tag_of_last(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
         double noticed = 0;
         for (MPI_Request& request : requests) {
@@ -292,14 +365,32 @@ private:
                 int ended = 0;
                 if (heeds_) heed_ends();
                 MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, ended_tag, control, &ended, &status);
-                // What it sent before it ended may still be on its way.
-                if (ended && polls_after_end++ == 0) noticed = MPI_Wtime();
-                if (polls_after_end > 10 && MPI_Wtime() > noticed + 0.1)
-                    fail("engine: \"mpi\", rank ", status.MPI_SOURCE, " has ended its script while rank ", world_rank,
-                         " waits for it; every rank has to make the same calls");
+                const Failure* const failure = failure_of(peer);
+                // What it sent before may still be on its way.
+                if ((ended || failure) && polls_after_end++ == 0) noticed = MPI_Wtime();
+                if (polls_after_end <= 10 || MPI_Wtime() < noticed + 0.1) continue;
+                if (failure) meetings->give_up(*failure);
+                fail("engine: \"mpi\", rank ", status.MPI_SOURCE, " has ended its script while rank ", world_rank,
+                     " waits for it; every rank has to make the same calls");
             }
         }
         return tag;
+    }
+
+    // One that belongs to another meeting, as a rank that has failed in this one sends it: its reason is on its way
+    // too.
+    [[noreturn]] static void refuse_message(int peer) {
+        cut_off = true;
+        for (const double first = MPI_Wtime(); MPI_Wtime() < first + 0.1;)
+            if (const Failure* const failure = failure_of(-1)) meetings->give_up(*failure);
+        fail("engine: \"mpi\", rank ", peer, " makes another call than rank ", world_rank,
+             "; every rank has to make the same calls");
+    }
+
+    static const Failure* failure_of(int peer) {
+        if (!meetings) return nullptr;
+        hear_of_failures();
+        return meetings->failure_of(peer);
     }
 
     // A rank that has waited long leaves the core to others, at a cost of at most a thousandth of the wait.
@@ -332,6 +423,11 @@ void start_mpi() {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");
     require(MPI_Comm_dup(MPI_COMM_WORLD, &beside), "starting");
+    if (world_size > 1) meetings.emplace(world_rank);
+    int* largest_tag = nullptr;
+    int found = 0;
+    MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&largest_tag), &found);
+    if (found) meetings_in_tag = std::max<std::int64_t>(1, (std::int64_t{*largest_tag} + 1) / rounds_in_tag);
     on_exit(finish_mpi, nullptr);
     std::random_device fresh;
     std::uint64_t shared[] = {random::seed(), std::uint64_t{fresh()} << 32 | fresh()};
@@ -353,8 +449,34 @@ std::uint64_t mpi_job() noexcept { return job; }
 
 void run_mpi(const Program& program) {
     start_mpi();
-    MpiCommunicator comm(MPI_COMM_WORLD);
-    program(comm);
+    const auto run = [&] {
+        MpiCommunicator comm(MPI_COMM_WORLD);
+        program(comm);
+    };
+    if (!meetings) return run();
+    meetings->refuse_if_over();
+    cut_off = false;
+    try {
+        hear_of_failures();
+        meetings->begin();
+        run();
+        hear_of_failures();
+        meetings->end();
+    } catch (const std::exception& error) {
+        tell_failure_to_others(error, [](const char* why) { return meetings->fail_in_meeting(why, cut_off); });
+        throw;
+    }
+}
+
+SharedCall::SharedCall(bool shared) : shared_(shared && world_size > 1) {
+    if (shared_ && calls++ == 0) meetings->begin_call();
+}
+
+SharedCall::~SharedCall() { calls -= shared_; }
+
+void SharedCall::tell_failure(const std::exception& error) noexcept {
+    if (!shared_ || meetings->told()) return;
+    tell_failure_to_others(error, [](const char* why) { return meetings->fail_between_meetings(why); });
 }
 
 #endif

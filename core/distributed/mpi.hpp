@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 
 #include "core/distributed/communicator.hpp"
@@ -42,7 +43,33 @@ int mpi_local_rank() noexcept;
 // A number that the ranks of this job share and no other job has; 0 before start_mpi.
 std::uint64_t mpi_job() noexcept;
 
-// Runs `program` on this process's rank of all; every rank has to make the same calls. Starts MPI.
+// Runs `program` on this process's rank of all; every rank has to make the same calls. Starts MPI. Where a rank fails
+// in it and another does not, the others fail within a tenth of a second of their next wait for it, with its reason,
+// and no such call can follow in this job: messages that were left could be taken for later ones.
 void run_mpi(const Program& program);
+
+// A call that processes share while it lives, where `shared` and there are several: what fails in it outside of run_mpi
+// ends the other ranks' waits too.
+class SharedCall {
+public:
+    explicit SharedCall(bool shared);
+    ~SharedCall();
+    SharedCall(const SharedCall&) = delete;
+    SharedCall& operator=(const SharedCall&) = delete;
+    void tell_failure(const std::exception& error) noexcept;
+
+private:
+    bool shared_;
+};
+template <class F>
+auto shared_call(bool shared, F&& f) {
+    SharedCall call(shared);
+    try {
+        return f();
+    } catch (const std::exception& error) {
+        call.tell_failure(error);
+        throw;
+    }
+}
 
 }  // namespace causeway::distributed

@@ -189,10 +189,8 @@ void causal_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
     dS.give(gradients);
 }
 
-}  // namespace
-
-ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
-                                                    const CausalOptions& o, const Sharding& sharding) {
+ShardedCausalResult forward_on_ranks(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
+                                     const Sharding& sharding) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
     refuse(o);
@@ -267,9 +265,8 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
     return result;
 }
 
-ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
-                                                           const Tensor& dO, const CausalOptions& o,
-                                                           const Sharding& sharding) {
+ShardedCausalGradient gradient_on_ranks(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                        const CausalOptions& o, const Sharding& sharding) {
     const exact::Dimensions n = exact::check_inputs(B, C, V);
     const Team team = sharded::team_of(sharding);
     refuse(o);
@@ -347,6 +344,20 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
             for (std::size_t i = 0; i < all.size(); ++i) out.ddecay[i % out.ddecay.size()] += all[i];
         });
     return out;
+}
+
+}  // namespace
+
+ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                    const CausalOptions& o, const Sharding& sharding) {
+    return distributed::shared_call(sharded::on_mpi(sharding), [&] { return forward_on_ranks(B, C, V, o, sharding); });
+}
+
+ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                           const Tensor& dO, const CausalOptions& o,
+                                                           const Sharding& sharding) {
+    return distributed::shared_call(sharded::on_mpi(sharding),
+                                    [&] { return gradient_on_ranks(B, C, V, dO, o, sharding); });
 }
 
 }  // namespace causeway

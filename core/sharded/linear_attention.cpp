@@ -183,10 +183,8 @@ void linear_grad_by_heads(Communicator& comm, HeadExchange by, const gradient::G
     dS.give(p.dS);
 }
 
-}  // namespace
-
-ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
-                                             const Sharding& sharding) {
+ShardedLinearResult forward_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                     const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
     refuse(o);
     const LinearOptions own = sharded::own_options(team, call_of(false), o, q, k);
@@ -224,9 +222,9 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     return {gated::linear_attention_by({on_team, on_team}, q, k, v, own), report};
 }
 
-ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
-                                                    const LinearOptions& o, const std::optional<Tensor>& dstate,
-                                                    const Sharding& sharding) {
+ShardedLinearGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                        const LinearOptions& o, const std::optional<Tensor>& dstate,
+                                        const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
     refuse(o);
     const LinearOptions own = sharded::own_options(team, call_of(true), o, q, k);
@@ -274,6 +272,20 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
         if (went_round) report.algorithm = "ring";
     };
     return {gradient::linear_attention_grad_by({on_team, on_team}, q, k, v, dO, own, dstate), report};
+}
+
+}  // namespace
+
+ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                             const Sharding& sharding) {
+    return distributed::shared_call(sharded::on_mpi(sharding), [&] { return forward_on_ranks(q, k, v, o, sharding); });
+}
+
+ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                                    const LinearOptions& o, const std::optional<Tensor>& dstate,
+                                                    const Sharding& sharding) {
+    return distributed::shared_call(sharded::on_mpi(sharding),
+                                    [&] { return gradient_on_ranks(q, k, v, dO, o, dstate, sharding); });
 }
 
 }  // namespace causeway

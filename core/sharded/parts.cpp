@@ -43,9 +43,10 @@ Tensor shard(const Tensor& x, int dim) {
     return out;
 }
 
-Tensor unshard(const Tensor& x, int dim) {
+namespace {
+
+Tensor unshard_on_ranks(const Tensor& x, int dim) {
     check_part_dimension(x.shape(), dim);
-    if (distributed::mpi_size() == 1) return x;
     Tensor out;
     distributed::run_mpi([&](Communicator& comm) {
         distributed::agree_on_call(comm, distributed::Call::move);
@@ -68,6 +69,14 @@ Tensor unshard(const Tensor& x, int dim) {
         sharded::gather_parts(comm, starts, out.raw(), part.rows, part.width);
     });
     return out;
+}
+
+}  // namespace
+
+Tensor unshard(const Tensor& x, int dim) {
+    if (distributed::mpi_size() > 1) return distributed::shared_call(true, [&] { return unshard_on_ranks(x, dim); });
+    check_part_dimension(x.shape(), dim);
+    return x;
 }
 
 }  // namespace causeway

@@ -13,6 +13,16 @@ std::vector<std::string> calls::sharding_engines() { return {"threads", "mpi", "
 
 namespace sharded {
 
+namespace {
+
+std::string engine_of(const Sharding& o) {
+    return !o.engine.empty() ? o.engine : distributed::mpi_size() > 1 ? "mpi" : "threads";
+}
+
+}  // namespace
+
+bool on_mpi(const Sharding& o) { return engine_of(o) == "mpi"; }
+
 Team team_of(const Sharding& o) {
     if (o.shards < 0 || o.shards > calls::max_sequence_shards)
         fail("shards: ", o.shards, ", expected from 1 to ", calls::max_sequence_shards);
@@ -20,7 +30,7 @@ Team team_of(const Sharding& o) {
         fail("sizes: ", o.sizes.size(), " lengths, expected at most ", calls::max_sequence_shards);
     Team team;
     team.timeout = std::make_shared<const distributed::MpiTimeout>(o.timeout);
-    const std::string engine = !o.engine.empty() ? o.engine : distributed::mpi_size() > 1 ? "mpi" : "threads";
+    const std::string engine = engine_of(o);
     team.mpi = kit::check_choice("engine", engine, calls::sharding_engines()) == 1;
     if (engine == "nccl")
         fail("engine: \"nccl\", but the tensors are on the CPU, expected them on the GPU (move them with :gpu())");

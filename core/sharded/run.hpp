@@ -27,6 +27,9 @@ struct Team {
     std::shared_ptr<const distributed::MpiTimeout> timeout{};  // that of the call, while the team lives
 };
 
+// Whether processes share the call.
+bool on_mpi(const Sharding& o);
+
 // Checks the options, and starts MPI where it is asked for. Throws Error naming the option.
 Team team_of(const Sharding& o);
 

@@ -371,10 +371,8 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
     return out;
 }
 
-}  // namespace
-
-ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
-                                               const SoftmaxOptions& o, const Sharding& sharding) {
+ShardedSoftmaxResult forward_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o,
+                                      const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
     const Sizes c = attention::check(q, k, v, sharded::own_options(team, call_of(false), o, q, k));
     check_sharded(c, sharding);
@@ -390,10 +388,9 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     return {{out.O.to(c.dtype), attention::log_sum_exp(out.m, out.l)}, std::move(report)};
 }
 
-ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
-                                                      const Tensor& dO, const SoftmaxOptions& o,
-                                                      const std::optional<SoftmaxResult>& forward,
-                                                      const Sharding& sharding) {
+ShardedSoftmaxGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                         const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward,
+                                         const Sharding& sharding) {
     const Team team = sharded::team_of(sharding);
     const Sizes c =
         gradient::check_softmax_grad(q, k, v, dO, sharded::own_options(team, call_of(true), o, q, k), forward);
@@ -418,6 +415,21 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     };
     const SoftmaxGradient g = c.compute == DType::f64 ? compute(double{}) : compute(float{});
     return {{g.dq.to(c.dtype), g.dk.to(c.dtype), g.dv.to(c.dtype)}, std::move(report)};
+}
+
+}  // namespace
+
+ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
+                                               const SoftmaxOptions& o, const Sharding& sharding) {
+    return distributed::shared_call(sharded::on_mpi(sharding), [&] { return forward_on_ranks(q, k, v, o, sharding); });
+}
+
+ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                      const Tensor& dO, const SoftmaxOptions& o,
+                                                      const std::optional<SoftmaxResult>& forward,
+                                                      const Sharding& sharding) {
+    return distributed::shared_call(sharded::on_mpi(sharding),
+                                    [&] { return gradient_on_ranks(q, k, v, dO, o, forward, sharding); });
 }
 
 }  // namespace causeway

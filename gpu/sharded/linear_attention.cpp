@@ -185,10 +185,8 @@ ShardedCausalResult causal_by_heads(const Tensor& B, const Tensor& C, const Tens
     return out;
 }
 
-}  // namespace
-
-ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
-                                             const Sharding& sharding) {
+ShardedLinearResult linear_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                    const Sharding& sharding) {
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
@@ -277,8 +275,8 @@ ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, c
     return out;
 }
 
-ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
-                                                    const CausalOptions& o, const Sharding& sharding) {
+ShardedCausalResult causal_on_ranks(const Tensor& B, const Tensor& C, const Tensor& V, const CausalOptions& o,
+                                    const Sharding& sharding) {
     refuse_pool(o.state_indices, several);
     refuse_in_place(o.inplace, several);
     refuse_checkpoints(o.checkpoint_every, several);
@@ -368,6 +366,18 @@ ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tenso
         scale_by(out.O.data(), out.O.type(), out.O.size(), static_cast<float>(o.scale), o.stream);
     if (o.return_state) out.state = o.normalize ? joined_states(states.after, keys.after, o.stream) : states.after;
     return out;
+}
+
+}  // namespace
+
+ShardedLinearResult linear_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& o,
+                                             const Sharding& sharding) {
+    return distributed::shared_call(distributed::mpi_size() > 1, [&] { return linear_on_ranks(q, k, v, o, sharding); });
+}
+
+ShardedCausalResult causal_linear_attention_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                    const CausalOptions& o, const Sharding& sharding) {
+    return distributed::shared_call(distributed::mpi_size() > 1, [&] { return causal_on_ranks(B, C, V, o, sharding); });
 }
 
 }  // namespace causeway::gpu

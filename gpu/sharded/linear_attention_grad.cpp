@@ -187,11 +187,9 @@ bool has_states(const Tensor& q, const causeway::gated::Sizes& n, const LinearOp
     return q.dtype() == DType::bf16 && causeway::gated::has_delta(n.update) && n.gates <= 1 && o.cu_seqlens.empty();
 }
 
-}  // namespace
-
-ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
-                                                    const LinearOptions& o, const std::optional<Tensor>& dstate,
-                                                    const Sharding& sharding) {
+ShardedLinearGradient linear_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                      const LinearOptions& o, const std::optional<Tensor>& dstate,
+                                      const Sharding& sharding) {
     check_gradient(o.mode);
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     refuse_prefix(o.deterministic, "a gradient on several GPUs");
@@ -241,9 +239,8 @@ ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tenso
     return std::move(x.out);
 }
 
-ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
-                                                           const Tensor& dO, const CausalOptions& o, bool decay_too,
-                                                           const Sharding& sharding) {
+ShardedCausalGradient causal_on_ranks(const Tensor& B, const Tensor& C, const Tensor& V, const Tensor& dO,
+                                      const CausalOptions& o, bool decay_too, const Sharding& sharding) {
     refuse_pool(o.state_indices, "a gradient on several GPUs");
     const auto n = causeway::exact::check_inputs(B.form(), C.form(), V.form());
     const Workers workers = sharded::workers_of(sharding);
@@ -280,6 +277,22 @@ ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, cons
     out.report = std::move(g.report);
     out.report.method = "causal_linear_attention_grad";
     return out;
+}
+
+}  // namespace
+
+ShardedLinearGradient linear_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                                    const LinearOptions& o, const std::optional<Tensor>& dstate,
+                                                    const Sharding& sharding) {
+    return distributed::shared_call(distributed::mpi_size() > 1,
+                                    [&] { return linear_on_ranks(q, k, v, dO, o, dstate, sharding); });
+}
+
+ShardedCausalGradient causal_linear_attention_grad_sharded(const Tensor& B, const Tensor& C, const Tensor& V,
+                                                           const Tensor& dO, const CausalOptions& o, bool decay_too,
+                                                           const Sharding& sharding) {
+    return distributed::shared_call(distributed::mpi_size() > 1,
+                                    [&] { return causal_on_ranks(B, C, V, dO, o, decay_too, sharding); });
 }
 
 }  // namespace causeway::gpu

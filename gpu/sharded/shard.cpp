@@ -22,9 +22,10 @@ Tensor shard(const Tensor& x, int dim) {
     return out;
 }
 
-Tensor unshard(const Tensor& x, int dim) {
+namespace {
+
+Tensor unshard_on_ranks(const Tensor& x, int dim) {
     causeway::check_part_dimension(x.shape(), dim);
-    if (distributed::mpi_size() == 1) return x;
     sharded::Workers workers;
     workers.p = distributed::mpi_size(), workers.processes = workers.parts = true;
     std::vector<distributed::Given> given{
@@ -48,6 +49,14 @@ Tensor unshard(const Tensor& x, int dim) {
     };
     sharded::run("unshard", "", 1, workers, nullptr, program, [](QueuedCommunicator&) {});
     return out;
+}
+
+}  // namespace
+
+Tensor unshard(const Tensor& x, int dim) {
+    if (distributed::mpi_size() > 1) return distributed::shared_call(true, [&] { return unshard_on_ranks(x, dim); });
+    causeway::check_part_dimension(x.shape(), dim);
+    return x;
 }
 
 }  // namespace causeway::gpu

@@ -178,10 +178,8 @@ double softmax_grad_by_heads(QueuedCommunicator& comm, HeadTokens heads, const C
     return heads.is_given();
 }
 
-}  // namespace
-
-ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
-                                               const SoftmaxOptions& o, const Sharding& sharding) {
+ShardedSoftmaxResult forward_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions& o,
+                                      const Sharding& sharding) {
     const Workers workers = sharded::workers_of(sharding);
     const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax, o, q, k);
     const softmax::CheckedCall call = softmax::check(q, k, v, here);
@@ -249,10 +247,9 @@ ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k,
     return out;
 }
 
-ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
-                                                      const Tensor& dO, const SoftmaxOptions& o,
-                                                      const std::optional<SoftmaxResult>& forward,
-                                                      const Sharding& sharding) {
+ShardedSoftmaxGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO,
+                                         const SoftmaxOptions& o, const std::optional<SoftmaxResult>& forward,
+                                         const Sharding& sharding) {
     const Workers workers = sharded::workers_of(sharding);
     const SoftmaxOptions here = sharded::own_options(workers, distributed::Call::gpu_softmax_grad, o, q, k);
     const softmax::CheckedCall call = softmax::check(q, k, v, here);
@@ -341,7 +338,7 @@ ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Ten
     return out;
 }
 
-ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
+ShardedSoftmaxResult decode_on_ranks(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
     SoftmaxOptions forms;
     forms.causal = false, forms.scale = o.scale;
     const softmax::CheckedCall call = softmax::check(q, k, v, forms);
@@ -401,6 +398,26 @@ ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor&
         sharded::run("tree", "packed", static_cast<Index>(size_of(q.dtype())), workers, nullptr, program, share);
     out.report.topology = "all-gather";
     return out;
+}
+
+}  // namespace
+
+ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
+                                               const SoftmaxOptions& o, const Sharding& sharding) {
+    return distributed::shared_call(distributed::mpi_size() > 1,
+                                    [&] { return forward_on_ranks(q, k, v, o, sharding); });
+}
+
+ShardedSoftmaxGradient softmax_attention_grad_sharded(const Tensor& q, const Tensor& k, const Tensor& v,
+                                                      const Tensor& dO, const SoftmaxOptions& o,
+                                                      const std::optional<SoftmaxResult>& forward,
+                                                      const Sharding& sharding) {
+    return distributed::shared_call(distributed::mpi_size() > 1,
+                                    [&] { return gradient_on_ranks(q, k, v, dO, o, forward, sharding); });
+}
+
+ShardedSoftmaxResult tree_decode(const Tensor& q, const Tensor& k, const Tensor& v, const DecodeOptions& o) {
+    return distributed::shared_call(distributed::mpi_size() > 1, [&] { return decode_on_ranks(q, k, v, o); });
 }
 
 }  // namespace causeway::gpu

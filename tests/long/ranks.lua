@@ -29,6 +29,9 @@ local cases = {
   { "makes another call", of_last("linear_attention = softmax_attention") .. call },
   { "makes no call, and its script ends", "if me < last then " .. call .. " end" },
   { "has an error of its own", of_last("error('mine alone')") .. call },
+  { "has an error of its own in the call", of_last("v = v3") .. call },
+  { "catches that error, and makes the call that the others make", of_last("pcall(linear_attention, q, k, v3, on)") ..
+    call },
   { "is killed before the call", of_last(kill) .. call },
   { "is killed while calls go on", of_last("os.execute('(sleep 1; kill -9 $PPID) &')") ..
     "while true do " .. call .. " end" },
@@ -70,7 +73,8 @@ end
 local function inputs(to)
   return ("seed(1) local me, last = mpi_rank(), mpi_size() - 1 local on = {engine = '%s'} " ..
     "local function tensor_of(width) return randn(1, 2, 300, width)%s end " ..
-    "local q, k, v, v2 = tensor_of(64), tensor_of(64), tensor_of(64), tensor_of(32)\n")
+    "local q, k, v, v2 = tensor_of(64), tensor_of(64), tensor_of(64), tensor_of(32) " ..
+    "local v3 = v:reshape(1, 2, 600, 32)\n")
     :format(to == "" and "mpi" or "nccl", to)
 end
 
