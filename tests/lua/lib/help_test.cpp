@@ -156,6 +156,8 @@ TEST_CASE("every section of help says how to call, what it does, and shows an ex
 
 TEST_CASE("every example of help runs as it stands in a fresh shell", "[lua][help]") {
     Silent silent;
+    const causeway::testing::TemporaryFolder folder;  // where examples that make files have them
+    const std::string names = "os.tmpname = function() return '" + (folder / "temporary") + "' end";
     std::map<std::string, std::string> examples;  // those that options of one function share run once
     for (const auto& section : read_sections(fresh_state().get())) examples[section.example] = section.name;
     for (const auto& [example, name] : examples) {
@@ -164,7 +166,8 @@ TEST_CASE("every example of help runs as it stands in a fresh shell", "[lua][hel
             const Quietly quietly;
             const State L = fresh_state();
             set_display(L.get(), silent);
-            failure = evaluate(L.get(), example, "example");
+            failure = evaluate(L.get(), names, "names");
+            if (!failure) failure = evaluate(L.get(), example, "example");
         }
         INFO(name << ": " << example << "\n" << failure.traceback);
         CHECK(failure.message == "");
