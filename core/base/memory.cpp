@@ -211,11 +211,49 @@ void* allocate(std::size_t bytes) {
     return base + header;
 }
 
+namespace {
+
+struct Range {
+    const unsigned char *begin, *end;
+};
+
+struct Kept {
+    std::mutex mutex;  // guards the ranges
+    std::vector<Range> ranges;
+    bool all = false;  // as there was no memory to note one
+};
+std::atomic<bool> any_kept;
+
+Kept& kept() {
+    static auto& one = *new Kept;
+    return one;
+}
+
+bool is_kept(const unsigned char* begin, std::size_t bytes) {
+    const std::lock_guard lock(kept().mutex);
+    return kept().all || std::any_of(kept().ranges.begin(), kept().ranges.end(),
+                                     [&](const Range& r) { return r.begin < begin + bytes && begin < r.end; });
+}
+
+}  // namespace
+
+void keep_for_ever(const void* data, std::size_t bytes) noexcept {
+    const auto* begin = static_cast<const unsigned char*>(data);
+    const std::lock_guard lock(kept().mutex);
+    try {
+        kept().ranges.push_back({begin, begin + bytes});
+    } catch (const std::bad_alloc&) {
+        kept().all = true;
+    }
+    any_kept = true;
+}
+
 void release(void* block) noexcept {
     if (!block) return;
     auto* base = static_cast<unsigned char*>(block) - header;
     Header note;
     std::memcpy(&note, base, sizeof note);
+    if (any_kept.load(std::memory_order_relaxed) && is_kept(base + header, note.bytes)) return;
     held.fetch_sub(note.bytes);
     if (note.total < Recycler::smallest || !recycler().keep(base, note.total)) std::free(base);
 }

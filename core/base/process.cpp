@@ -11,8 +11,8 @@ void after_fork(void (*restore)()) {
     if (pthread_atfork(nullptr, nullptr, restore) != 0) throw OutOfMemory("out of memory");
 }
 
-void around_fork(void (*before)(), void (*after)()) {
-    if (pthread_atfork(before, after, after) != 0) throw OutOfMemory("out of memory");
+void around_fork(void (*before)(), void (*after)(), void (*in_child)()) {
+    if (pthread_atfork(before, after, in_child ? in_child : after) != 0) throw OutOfMemory("out of memory");
 }
 
 void keep_code_loaded() noexcept {

@@ -10,8 +10,8 @@ namespace causeway::process {
 void after_fork(void (*restore)());
 
 // The same with calls before the fork and after it in the parent, for a mutex whose sections are short: it is held
-// across the fork, so that the child finds what it guards whole.
-void around_fork(void (*before)(), void (*after)());
+// across the fork, so that the child finds what it guards whole. In the child `in_child` is called, or `after`.
+void around_fork(void (*before)(), void (*after)(), void (*in_child)() = nullptr);
 
 // From now on dlclose() leaves the shared library that this code is in where it is: threads run in it.
 void keep_code_loaded() noexcept;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -82,7 +83,7 @@ inline void agree_on_call(Communicator& comm, Call mine) {
                                                               "softmax_attention on a GPU",
                                                               "softmax_attention_grad on a GPU",
                                                               "unshard on a GPU"};
-                      return names[x];
+                      return x >= 0 && x < static_cast<std::int64_t>(std::size(names)) ? names[x] : "another";
                   }}});
 }
 

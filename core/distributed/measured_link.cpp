@@ -62,7 +62,9 @@ void distributed::measure_on_mpi(int ranks, Index bytes, const Program& program,
     });
 }
 
-Link measured_link(const std::string& engine, int ranks, Index bytes) {
+namespace {
+
+Link measured_on_ranks(const std::string& engine, int ranks, Index bytes) {
     const Engine& way = engines()[engine];
     if (bytes < 1024 || bytes > Index{1} << 40) fail("bytes: ", bytes, ", expected from 1024 to 2^40");
     const int max_ranks = way.max_ranks();
@@ -82,6 +84,12 @@ Link measured_link(const std::string& engine, int ranks, Index bytes) {
     };
     way.measure(ranks, bytes, program, link);
     return link;
+}
+
+}  // namespace
+
+Link measured_link(const std::string& engine, int ranks, Index bytes) {
+    return shared_call(engine == "mpi", [&] { return measured_on_ranks(engine, ranks, bytes); });
 }
 
 }  // namespace causeway

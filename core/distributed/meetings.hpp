@@ -1,104 +1,148 @@
 // What processes that share calls know of each other's failures.
 #pragma once
 
+#include <algorithm>
+#include <array>
+#include <compare>
 #include <cstdint>
-#include <set>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/base/error.hpp"
 
 namespace causeway::distributed {
 
-// What a rank tells all others where it fails.
-struct Failure {
-    std::int64_t meeting = 0;  // its number
-    int teller = 0;            // the rank
-    bool cut_off = false;      // messages stay on their way
-    int rank = 0;              // that failed first
-    std::string reason;        // of that rank
+// Where ranks meet to exchange messages: the place among the meetings of a call, from 1, and the number of that among
+// the calls that ranks share.
+struct Meeting {
+    std::int64_t call = 0, place = 0;
+    auto operator<=>(const Meeting&) const = default;
 };
 
-// Ranks meet, to exchange messages, each the same number of times. A meeting that fails alike on all of them, as one
-// that finds options which differ does, harms nothing. Where one rank fails alone, or a message stays on its way,
-// nobody can tell what comes later from what was left: no meeting can follow.
+// What a rank tells all others where it fails.
+struct Failure {
+    Meeting at;                 // the meeting that it leaves or does not reach
+    int teller = 0;             // the rank
+    bool none_follows = false;  // and makes no other call
+    int rank = 0;               // that failed first
+    std::string reason;         // of that rank
+};
+
+// Ranks make the same calls with the same meetings. A call that fails alike on all of them, as one that finds options
+// which differ does, harms no later one; nor does what a rank fails with behind the last meeting of a call. Where a
+// rank fails alone before that, or a message stays on its way, nobody could tell what comes later from what was left:
+// no call can follow.
 class Meetings {
 public:
-    explicit Meetings(int rank) : rank_(rank) {}
+    Meetings(int rank, int ranks) : rank_(rank), others_(ranks - 1) {}
 
-    std::int64_t number() const { return number_; }  // of the one that has begun last
+    const Meeting& now() const { return now_; }  // begun last
 
-    // Throws Error where none can follow, as all ranks know.
+    // Throws Error where none can follow.
     void refuse_if_over() const {
-        if (over_) fail(why_over());
+        if (over_) fail_as<SystemError>(why_over());
     }
-    // Throws Error where another rank has failed in what this one went through.
+    void begin_call() {
+        now_ = {now_.call + 1, 0};
+        failed_here_ = false;
+    }
+    void end_call() {
+        if (!failed_here_) places_[static_cast<std::size_t>(now_.call % remembered)] = now_;
+    }
+    // As if the call had not begun: it has met nobody and will be made again.
+    void take_back_call() { --now_.call; }
+
+    // Throw Error where no call can follow, for what was heard.
     void begin() {
-        told_ = false;
-        ++number_;
-        check(number_ - 1);
+        ++now_.place;
+        meeting_ = true;
+        judge();
     }
-    // Of the one that has begun last: throws Error where another rank has failed in it and this one has not.
-    void end() { check(number_); }
+    void end() {
+        meeting_ = false;
+        judge();
+    }
 
     void hear(Failure failure) { heard_.push_back(std::move(failure)); }
-    // A failure because of which no message of rank `peer` (-1: any) will come in this meeting; null: none was heard
-    // of.
+    // Forgets the failures that are those of this rank too or harm nothing; throws Error for one after which none can
+    // follow.
+    void judge() {
+        if (over_) return heard_.clear();
+        std::erase_if(heard_, [&](const Failure& f) {
+            const Meaning meaning = meaning_of(f);
+            if (meaning == Meaning::same && ++failed_[f.at.call].others == others_) failed_.erase(f.at.call);
+            return meaning == Meaning::same || meaning == Meaning::harmless;
+        });
+        for (const Failure& f : heard_)
+            if (meaning_of(f) == Meaning::over) give_up(f);
+    }
+    // A failure because of which no message of rank `peer` (-1: any) comes in this meeting; null: none was heard of.
     const Failure* failure_of(int peer) const {
         for (const Failure& f : heard_)
-            if (f.meeting == number_ ? peer < 0 || f.teller == peer : f.meeting < number_ && f.cut_off) return &f;
+            if ((peer < 0 || f.teller == peer) && meaning_of(f) == Meaning::absent) return &f;
         return nullptr;
     }
-    // This rank waits for such a message.
+    // None can follow that failure.
     [[noreturn]] void give_up(const Failure& failure) {
-        end_with(failure);
-        fail(why_over());
+        over_ = true;
+        cause_ = failure;
+        fail_as<SystemError>(why_over());
     }
 
-    // A call begins, of which failures outside of meetings are told too.
-    void begin_call() { told_ = false; }
-    // Whether the others know of this rank's failure, or need not.
-    bool told() const { return told_; }
-    // This rank fails in the meeting that has begun last, with messages on their way where it is `cut_off`. Returns
-    // what it tells the others.
-    Failure fail_in_meeting(const std::string& reason, bool cut_off) {
-        told_ = true;
-        failed_.insert(number_);
-        if (!over_ && cut_off) end_with({number_, rank_, true, rank_, reason});
-        return {number_, rank_, over_, over_ ? cause_.rank : rank_, over_ ? cause_.reason : reason};
+    // Whether the others do not know that this call fails here, nor that none follows.
+    bool untold() const { return !failed_here_ && !told_last_; }
+    // This rank fails in the meeting that has begun last, else before the next one; `cut_off`: with messages on their
+    // way. Returns what it tells the others.
+    Failure fail_here(const std::string& reason, bool cut_off) {
+        if (!meeting_) ++now_.place;
+        meeting_ = false;
+        failed_here_ = true;
+        const Failure mine{now_, rank_, cut_off || over_, over_ ? cause_.rank : rank_, over_ ? cause_.reason : reason};
+        if (mine.none_follows) over_ = told_last_ = true, cause_ = mine;
+        else if (others_ > 0) failed_[now_.call] = {now_.place, 0};
+        return mine;
     }
-    // The same before or between meetings: the others go to the next one.
-    Failure fail_between_meetings(const std::string& reason) {
-        ++number_;
-        return fail_in_meeting(reason, false);
-    }
-    // No memory was found to tell of it.
+    // For want of memory the others cannot be told.
     void fail_untold() noexcept {
-        over_ = told_ = true;
+        over_ = failed_here_ = told_last_ = true;
         cause_.rank = rank_;
+        cause_.reason = "out of memory";  // so short that it needs none
     }
 
 private:
-    // Of those of the others: where this rank went through the meeting, or messages were on their way.
-    void check(std::int64_t done) {
-        std::erase_if(heard_, [&](const Failure& f) { return !f.cut_off && failed_.contains(f.meeting); });
-        for (const Failure& f : heard_)
-            if (f.cut_off || f.meeting <= done) give_up(f);
-    }
-    void end_with(const Failure& failure) {
-        over_ = true;
-        cause_ = failure;
+    // What another rank's failure means to this one: it has not come so far; it waits for that rank in this meeting; it
+    // has failed there too; that rank had its last meeting of the call; no call can follow.
+    enum class Meaning { later, absent, same, harmless, over };
+    struct Own {
+        std::int64_t place = 0;
+        int others = 0;  // that have told of it too
+    };
+    static constexpr std::int64_t remembered = 64;  // calls that went well
+
+    Meaning meaning_of(const Failure& f) const {
+        if (const auto own = failed_.find(f.at.call); own != failed_.end())
+            return !f.none_follows && own->second.place == f.at.place ? Meaning::same : Meaning::over;
+        if (f.at > now_) return Meaning::later;
+        if (f.none_follows) return Meaning::over;
+        if (f.at == now_ && meeting_) return Meaning::absent;
+        const Meeting& last = places_[static_cast<std::size_t>(f.at.call % remembered)];
+        return last.call == f.at.call && last.place < f.at.place ? Meaning::harmless : Meaning::over;
     }
     std::string why_over() const {
-        return sentence("engine: \"mpi\", a call that all ranks share has failed on rank ", cause_.rank,
+        return sentence("a call that all ranks share has failed on rank ", cause_.rank,
                         ", no such call can follow in this job; it said: ", cause_.reason);
     }
 
-    int rank_;
-    std::int64_t number_ = 0;        // of the one that has begun last
-    std::set<std::int64_t> failed_;  // on this rank, by number
-    std::vector<Failure> heard_;     // of other ranks, not judged yet
-    bool over_ = false, told_ = false;
+    int rank_, others_;
+    Meeting now_;
+    bool meeting_ = false;                      // it goes on
+    bool failed_here_ = false;                  // in this call
+    std::map<std::int64_t, Own> failed_;        // on this rank, by call, until all others have
+    std::array<Meeting, remembered> places_{};  // the last ones of calls that went well
+    std::vector<Failure> heard_;                // of other ranks
+    bool over_ = false, told_last_ = false;
     Failure cause_;
 };
 

@@ -19,9 +19,12 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <optional>
 #include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "core/base/interrupt.hpp"
 #include "core/distributed/meetings.hpp"
@@ -89,9 +92,15 @@ int mpi_rank() noexcept { return 0; }
 int mpi_size() noexcept { return 1; }
 std::uint64_t mpi_job() noexcept { return 0; }
 void run_mpi(const Program&) { start_mpi(); }
-SharedCall::SharedCall(bool) : shared_(false) {}
+SharedCall::SharedCall(bool shared) : shared_(false) {
+    if (shared) start_mpi();
+}
 SharedCall::~SharedCall() = default;
-void SharedCall::tell_failure(const std::exception&) noexcept {}
+void SharedCall::begin() {}
+void SharedCall::tell_failure(const std::exception*) noexcept {}
+void tell_failed_call() noexcept {}
+void take_back_failed_call() noexcept {}
+void tell_failure_in_call(const char*) noexcept {}
 
 #else
 
@@ -111,20 +120,18 @@ void require(int code, const char* what) {
     if (code != MPI_SUCCESS) fail("engine: \"mpi\", ", what, " failed with error ", code, " of MPI");
 }
 
-// Of a wait for a message of rank `peer` (-1: any). Ranks that make other calls send messages of other lengths.
-void require_message(int code, int peer) {
-    if (code == MPI_SUCCESS) return;
+// Of a wait for a message. False: a rank that makes another call has sent a longer one.
+bool require_message(int code) {
+    if (code == MPI_SUCCESS) return true;
     int kind = code;
     MPI_Error_class(code, &kind);
     if (kind != MPI_ERR_TRUNCATE) require(code, "waiting");
-    fail("engine: \"mpi\", ", peer < 0 ? "another rank" : sentence("rank ", peer), " sent a longer message than rank ",
-         world_rank, " waits for; every rank has to make the same calls");
+    return false;
 }
 
-// peer: -1 for any.
 std::string waited_sentence(int peer, double seconds, const char* bound) {
-    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", seconds, " s (", bound, ") for ",
-                    peer < 0 ? "the others" : sentence("rank ", peer), ", which neither answered nor ended");
+    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", seconds, " s (", bound, ") for ", "rank ", peer,
+                    ", which neither answered nor ended");
 }
 
 // What this rank wrote to stderr since this was last called, each line with its rank in front.
@@ -156,18 +163,21 @@ void tell_others(int tag) noexcept {
     }
 }
 
-std::optional<Meetings> meetings;  // where there are several ranks
-bool cut_off = false;              // in the meeting, a message stayed on its way
-std::int64_t meetings_in_tag = 1;  // as many as MPI's largest tag leaves room for
+std::optional<Meetings> meetings;    // where there are several ranks
+bool cut_off = false;                // in the meeting, a message stayed on its way
+int depth = 0;                       // of shared calls, one in the other
+bool failed_before_meeting = false;  // the last one, for want of memory, which nobody was told
 
-// With a message travel its round and, as far as it fits, the number of the meeting that it belongs to.
+// With a message travel its round and a number that tells its meeting from those close to it, as far as there is room.
 constexpr int rounds_in_tag = 1 << 15;
+std::int64_t numbers_in_tag = 1;  // as many as MPI's largest tag leaves room for
 int tag_of(Index round) {
-    const std::int64_t meeting = meetings ? meetings->number() % meetings_in_tag : 0;
-    return static_cast<int>(meeting * rounds_in_tag + std::min<Index>(round, rounds_in_tag - 1));
+    constexpr std::int64_t apart =
+        40503;  // 2^16 by the golden ratio: numbers of calls close to each other lie far apart
+    const Meeting at = meetings ? meetings->now() : Meeting{};
+    const std::int64_t number = (at.call % (1 << 16) * apart + at.place) % numbers_in_tag;
+    return static_cast<int>(number * rounds_in_tag + std::min<Index>(round, rounds_in_tag - 1));
 }
-
-int calls = 0;  // that are shared and have begun, one in the other
 
 void hear_of_failures() {
     for (;;) {
@@ -178,35 +188,57 @@ void hear_of_failures() {
         MPI_Get_count(&status, MPI_BYTE, &bytes);
         std::string text(static_cast<std::size_t>(bytes), '\0');
         MPI_Recv(text.data(), bytes, MPI_BYTE, status.MPI_SOURCE, failed_tag, control, MPI_STATUS_IGNORE);
-        std::int64_t numbers[3];
+        std::int64_t numbers[4];
         std::memcpy(numbers, text.data(), sizeof numbers);
-        meetings->hear({numbers[0], status.MPI_SOURCE, numbers[1] != 0, static_cast<int>(numbers[2]),
-                        text.substr(sizeof numbers)});
+        text.erase(0, sizeof numbers);
+        meetings->hear({{numbers[0], numbers[1]},
+                        status.MPI_SOURCE,
+                        numbers[2] != 0,
+                        static_cast<int>(numbers[3]),
+                        std::move(text)});
     }
 }
+
+// A message to all others, which MPI looks at until it is sent.
+struct Said {
+    std::string text;
+    std::vector<MPI_Request> requests;
+};
 
 void tell_others(const Failure& failure) {
-    static std::deque<std::string> said;  // MPI may look at what it sends for long
-    const std::int64_t numbers[] = {failure.meeting, failure.cut_off, failure.rank};
-    std::string& text = said.emplace_back(reinterpret_cast<const char*>(numbers), sizeof numbers);
-    text += failure.reason;
-    for (int r = 0; r < world_size; ++r) {
-        MPI_Request request;
-        if (r == world_rank) continue;
-        MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, r, failed_tag, control, &request);
-        MPI_Request_free(&request);
+    static auto& said = *new std::deque<Said>;  // never destroyed: MPI ends after static objects
+    constexpr std::size_t longest = 2000;       // bytes of a reason: what is short is received at once
+    for (int sent = 1; !said.empty() && sent;) {
+        auto& requests = said.front().requests;
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &sent, MPI_STATUSES_IGNORE);
+        if (sent) said.pop_front();
     }
+    const std::int64_t numbers[] = {failure.at.call, failure.at.place, failure.none_follows, failure.rank};
+    auto& [text, requests] = said.emplace_back();
+    text.assign(reinterpret_cast<const char*>(numbers), sizeof numbers);
+    text.append(failure.reason, 0, longest);
+    if (failure.reason.size() > longest) text += " ...";
+    requests.assign(static_cast<std::size_t>(world_size), MPI_REQUEST_NULL);
+    for (int r = 0; r < world_size; ++r)
+        if (r != world_rank)
+            MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, r, failed_tag, control,
+                      &requests[static_cast<std::size_t>(r)]);
 }
 
-// failure_of(reason): this rank's, for the reason that the error gives.
-template <class F>
-void tell_failure_to_others(const std::exception& error, F&& failure_of) noexcept {
-    const bool memory = dynamic_cast<const std::bad_alloc*>(&error);
+// This rank's, with messages left on their way where it is `left`.
+void tell_failure_for(const char* reason, bool left) noexcept {
+    if (!meetings->untold()) return;
     try {
-        tell_others(failure_of(memory ? text_of(ErrorKind::out_of_memory) : error.what()));
+        tell_others(meetings->fail_here(reason, left));
     } catch (...) {
         meetings->fail_untold();
     }
+}
+
+// Null: an error that is no std::exception.
+const char* reason_of(const std::exception* error) {
+    if (!error) return "an error of its own";
+    return dynamic_cast<const std::bad_alloc*>(error) ? text_of(ErrorKind::out_of_memory) : error->what();
 }
 
 // At the end of the process.
@@ -242,10 +274,21 @@ class MpiCommunicator final : public Communicator {
 public:
     explicit MpiCommunicator(MPI_Comm ranks) : Communicator(world_rank, world_size), ranks_(ranks) {}
 
+    // By messages, as those of MPI's own would not tell that ranks make other calls.
     void barrier() override {
-        Requests request(1);
-        require(MPI_Ibarrier(ranks_, &request[0]), "a barrier");
-        wait_for(request, -1);
+        static char out, in;
+        for (int step = 1; step < size(); step *= 2) {
+            const int sent = post_send(&out, 1, (rank() + step) % size(), 0),
+                      received = post_receive(&in, 1, (rank() + size() - step) % size());
+            try {
+                finish(received);
+                finish(sent);
+            } catch (...) {
+                cancel(received);
+                cancel(sent);
+                throw;
+            }
+        }
     }
 
     double now() const override { return MPI_Wtime(); }
@@ -257,15 +300,16 @@ public:
         int given_up = 0;
         MPI_Status status;
         MPI_Iprobe(MPI_ANY_SOURCE, given_up_tag, control, &given_up, &status);
-        if (given_up)
-            fail("engine: rank ", status.MPI_SOURCE, " has given up a call that it shares with rank ", world_rank,
-                 ", for the reason that it says itself; no such call can follow in this job");
+        if (!given_up) return;
+        cut_off = true;
+        fail("engine: rank ", status.MPI_SOURCE, " has given up a call that it shares with rank ", world_rank,
+             ", for the reason that it says itself; no such call can follow in this job");
     }
 
 protected:
     // Messages between two ranks keep their order whatever their tags.
     int post_send(const void* data, std::size_t bytes, int to, Index round) override {
-        Posted posted{{}, to, false, true};
+        Posted posted{{}, data, bytes, to, false, true};
         const int tag = tag_of(round);
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
@@ -277,7 +321,7 @@ protected:
     }
 
     int post_receive(void* data, std::size_t bytes, int from) override {
-        Posted posted{{}, from, true, true};
+        Posted posted{{}, data, bytes, from, true, true};
         in_pieces(bytes, [&](std::size_t at, int n) {
             posted.requests.emplace_back();
             require(MPI_Irecv(static_cast<char*>(data) + at, n, MPI_CHAR, from, MPI_ANY_TAG, ranks_,
@@ -296,14 +340,18 @@ protected:
         return tag % rounds_in_tag;
     }
 
-    // After an error this process ends, and the job with it, or the script has caught it, and no message follows. What
-    // has not begun to come is not received any more; what is sent and has not left stays with MPI.
+    // What has not begun to come is not received any more. What is on its way stays with MPI, which reads and writes
+    // there whenever it is called, at the end of the process too: that memory is never used again.
     void cancel(int posted) noexcept override {
         Posted& mine = posted_[static_cast<std::size_t>(posted)];
         for (MPI_Request& request : mine.requests) {
             if (request == MPI_REQUEST_NULL) continue;
             cut_off = true;
             if (mine.received) MPI_Cancel(&request);
+            int done = 0;
+            for (int i = 0; i < 100 && !done; ++i) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+            if (done) continue;
+            memory::keep_for_ever(mine.data, mine.bytes);
             MPI_Request_free(&request);
         }
         mine.used = false;
@@ -313,6 +361,8 @@ private:
     using Requests = std::vector<MPI_Request>;
     struct Posted {
         Requests requests;
+        const void* data;
+        std::size_t bytes;
         int peer;
         bool received, used;
     };
@@ -341,7 +391,7 @@ private:
         }
     }
 
-    // The tag of the last message. Stops for Ctrl-C, when the rank that is waited for (-1: any) has failed or ended its
+    // The tag of the last message. Stops for Ctrl-C, when the rank that is waited for has failed or ended its
     // script, and after the longest wait that was asked for.
     int tag_of_last(Requests& requests, int peer) {
         int tag = 0, polls_after_end = 0;
@@ -351,7 +401,7 @@ private:
             for (long polls = 0;; ++polls) {
                 int done = 0;
                 MPI_Status status;
-                require_message(MPI_Test(&request, &done, &status), peer);
+                if (!require_message(MPI_Test(&request, &done, &status))) refuse_message(peer);
                 if (done) {
                     tag = status.MPI_TAG;
                     break;
@@ -364,7 +414,7 @@ private:
                 rest(MPI_Wtime() - first, peer);
                 int ended = 0;
                 if (heeds_) heed_ends();
-                MPI_Iprobe(peer < 0 ? MPI_ANY_SOURCE : peer, ended_tag, control, &ended, &status);
+                MPI_Iprobe(peer, ended_tag, control, &ended, &status);
                 const Failure* const failure = failure_of(peer);
                 // What it sent before may still be on its way.
                 if ((ended || failure) && polls_after_end++ == 0) noticed = MPI_Wtime();
@@ -377,19 +427,21 @@ private:
         return tag;
     }
 
-    // One that belongs to another meeting, as a rank that has failed in this one sends it: its reason is on its way
-    // too.
+    // One that belongs to another meeting: a rank that has failed in this one sends it, and its reason is on its way
+    // too, or it was left by a call that has failed on all ranks.
     [[noreturn]] static void refuse_message(int peer) {
         cut_off = true;
-        for (const double first = MPI_Wtime(); MPI_Wtime() < first + 0.1;)
+        for (const double first = MPI_Wtime(); MPI_Wtime() < first + 0.1; sched_yield())
             if (const Failure* const failure = failure_of(-1)) meetings->give_up(*failure);
-        fail("engine: \"mpi\", rank ", peer, " makes another call than rank ", world_rank,
-             "; every rank has to make the same calls");
+        fail("engine: \"mpi\", rank ", world_rank, " got a message of rank ", peer,
+             " that belongs to another call; every rank has to make the same calls, and none that has failed in the "
+             "middle can be followed by others");
     }
 
     static const Failure* failure_of(int peer) {
         if (!meetings) return nullptr;
         hear_of_failures();
+        meetings->judge();
         return meetings->failure_of(peer);
     }
 
@@ -398,7 +450,7 @@ private:
         if (waited > 0.1) std::this_thread::sleep_for(std::chrono::microseconds(waited > 2 ? 2000 : 100));
         const bool own = most_waiting_in_call > 0;
         const double most = own ? most_waiting_in_call : most_waiting;
-        if (most > 0 && waited > most) fail(waited_sentence(peer, most, own ? "timeout" : limit_name));
+        if (most > 0 && waited > most) fail_as<Timeout>(waited_sentence(peer, most, own ? "timeout" : limit_name));
     }
 
     MPI_Comm ranks_;
@@ -423,11 +475,11 @@ void start_mpi() {
     MPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require(MPI_Comm_dup(MPI_COMM_WORLD, &control), "starting");
     require(MPI_Comm_dup(MPI_COMM_WORLD, &beside), "starting");
-    if (world_size > 1) meetings.emplace(world_rank);
+    if (world_size > 1) meetings.emplace(world_rank, world_size);
     int* largest_tag = nullptr;
     int found = 0;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, static_cast<void*>(&largest_tag), &found);
-    if (found) meetings_in_tag = std::max<std::int64_t>(1, (std::int64_t{*largest_tag} + 1) / rounds_in_tag);
+    if (found) numbers_in_tag = std::max<std::int64_t>(1, (std::int64_t{*largest_tag} + 1) / rounds_in_tag);
     on_exit(finish_mpi, nullptr);
     std::random_device fresh;
     std::uint64_t shared[] = {random::seed(), std::uint64_t{fresh()} << 32 | fresh()};
@@ -454,8 +506,10 @@ void run_mpi(const Program& program) {
         program(comm);
     };
     if (!meetings) return run();
+    const SharedCall here(depth == 0);
     meetings->refuse_if_over();
     cut_off = false;
+    ++meetings_begun;
     try {
         hear_of_failures();
         meetings->begin();
@@ -463,20 +517,50 @@ void run_mpi(const Program& program) {
         hear_of_failures();
         meetings->end();
     } catch (const std::exception& error) {
-        tell_failure_to_others(error, [](const char* why) { return meetings->fail_in_meeting(why, cut_off); });
+        tell_failure_for(reason_of(&error), cut_off);
+        throw;
+    } catch (...) {
+        tell_failure_for(reason_of(nullptr), cut_off);
         throw;
     }
 }
 
-SharedCall::SharedCall(bool shared) : shared_(shared && world_size > 1) {
-    if (shared_ && calls++ == 0) meetings->begin_call();
+SharedCall::SharedCall(bool shared) : shared_(shared) {
+    if (shared) start_mpi();
+    shared_ = shared && meetings;
+    if (!shared_ || depth++ > 0) return;
+    tell_failed_call();
+    meetings->begin_call();
 }
 
-SharedCall::~SharedCall() { calls -= shared_; }
+SharedCall::~SharedCall() {
+    if (shared_ && --depth == 0 && !failed_before_meeting) meetings->end_call();
+}
 
-void SharedCall::tell_failure(const std::exception& error) noexcept {
-    if (!shared_ || meetings->told()) return;
-    tell_failure_to_others(error, [](const char* why) { return meetings->fail_between_meetings(why); });
+void SharedCall::begin() {
+    if (!shared_) return;
+    meetings->refuse_if_over();
+    hear_of_failures();
+    meetings->judge();
+}
+
+void SharedCall::tell_failure(const std::exception* error) noexcept {
+    if (!shared_ || failed_before_meeting) return;
+    const bool memory = dynamic_cast<const OutOfMemory*>(error) || dynamic_cast<const std::bad_alloc*>(error);
+    if (memory && meetings->untold() && meetings->now().place == 0) failed_before_meeting = true;
+    else tell_failure_for(reason_of(error), false);
+}
+
+void tell_failed_call() noexcept {
+    if (std::exchange(failed_before_meeting, false)) tell_failure_for(text_of(ErrorKind::out_of_memory), false);
+}
+
+void tell_failure_in_call(const char* reason) noexcept {
+    if (depth > 0) tell_failure_for(reason, false);
+}
+
+void take_back_failed_call() noexcept {
+    if (std::exchange(failed_before_meeting, false) && depth == 0) meetings->take_back_call();
 }
 
 #endif

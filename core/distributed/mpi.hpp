@@ -45,18 +45,23 @@ std::uint64_t mpi_job() noexcept;
 
 // Runs `program` on this process's rank of all; every rank has to make the same calls. Starts MPI. Where a rank fails
 // in it and another does not, the others fail within a tenth of a second of their next wait for it, with its reason,
-// and no such call can follow in this job: messages that were left could be taken for later ones.
+// and no such call can follow in this job: messages that were left could be taken for later ones. Throws SystemError
+// then.
 void run_mpi(const Program& program);
 
-// A call that processes share while it lives, where `shared` and there are several: what fails in it outside of run_mpi
-// ends the other ranks' waits too.
+// Times that this process has met others in run_mpi.
+inline std::int64_t meetings_begun = 0;
+
+// A call that processes share while it lives, where `shared` and there are several: what fails in it before or between
+// its meetings is told to the other ranks too. Within another it is a part of that.
 class SharedCall {
 public:
-    explicit SharedCall(bool shared);
+    explicit SharedCall(bool shared);  // starts MPI where `shared`
     ~SharedCall();
     SharedCall(const SharedCall&) = delete;
     SharedCall& operator=(const SharedCall&) = delete;
-    void tell_failure(const std::exception& error) noexcept;
+    void begin();  // throws SystemError where no call can follow
+    void tell_failure(const std::exception* error) noexcept;
 
 private:
     bool shared_;
@@ -65,11 +70,23 @@ template <class F>
 auto shared_call(bool shared, F&& f) {
     SharedCall call(shared);
     try {
+        call.begin();
         return f();
     } catch (const std::exception& error) {
-        call.tell_failure(error);
+        call.tell_failure(&error);
+        throw;
+    } catch (...) {  // an error of Lua's
+        call.tell_failure(nullptr);
         throw;
     }
 }
+
+// A shared call that has failed for want of memory before it met others is told to them when the next one begins, or
+// now; or it is taken back, to be made again.
+void tell_failed_call() noexcept;
+void take_back_failed_call() noexcept;
+
+// The shared call that this process is in, if it is in one, ends for this reason.
+void tell_failure_in_call(const char* reason) noexcept;
 
 }  // namespace causeway::distributed

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -23,9 +24,10 @@
 namespace causeway::exact {
 namespace {
 
-constexpr Index first_length = 256;  // every candidate is timed at this length first,
-constexpr double hopeless = 3;       // and dropped where it takes this many times the best
-constexpr Index largest = 1 << 24;   // elements of an input at most
+constexpr Index first_length = 256;              // every candidate is timed at this length first,
+constexpr double hopeless = 3;                   // and dropped where it takes this many times the best
+constexpr Index largest = 1 << 24;               // elements of an input at most
+constexpr std::uint64_t largest_file = 1 << 24;  // bytes: a file of other contents than answers
 
 using Answers = std::map<std::string, std::string>;  // class -> name of the method
 
@@ -36,16 +38,23 @@ struct Choices {
     std::mutex timing;  // held while methods are timed, which is long; taken before the other
 };
 
-// Never destroyed: a thread may outlive main. A forked child has what the process knew; the thread that timed methods
-// does not live there.
-Choices& choices() {
-    static auto& one = *[] {
-        auto made = std::make_unique<Choices>();
-        process::around_fork([] { choices().mutex.lock(); }, [] { choices().mutex.unlock(); });
-        process::after_fork([] { new (&choices().timing) std::mutex; });
-        return made.release();
-    }();
+// Never destroyed: a thread may outlive main.
+Choices& the_choices() {
+    static auto& one = *new Choices;
     return one;
+}
+
+// A forked child has what the process knew; the thread that timed methods does not live there.
+Choices& choices() {
+    [[maybe_unused]] static const bool registered = [] {
+        process::around_fork([] { the_choices().mutex.lock(); }, [] { the_choices().mutex.unlock(); },
+                             [] {
+                                 the_choices().mutex.unlock();
+                                 new (&the_choices().timing) std::mutex;
+                             });
+        return true;
+    }();
+    return the_choices();
 }
 
 Index power_of_two(Index n) {
@@ -82,13 +91,16 @@ std::string text_of(const Question& q) {
 std::string identity() { return build_id() + " on " + machine().processor; }
 
 // The file: a line with the identity, then a line "class", tab, "method" for each answer. Nothing where it cannot be
-// read or was written by another program; throws OutOfMemory, rather than have methods timed anew.
+// read, is no such file or was written by another program. Throws what stops the call, so that methods are not timed
+// anew for that.
 Answers read_cache() {
     const std::string path = choice_file();
     if (path.empty()) return {};
     Answers answers;
     try {
-        const Buffer<char> bytes = Source(path).text();
+        const Source file(path);
+        if (file.size() > largest_file) return {};
+        const Buffer<char> bytes = file.text();
         std::string_view left(bytes.data(), static_cast<std::size_t>(bytes.size()));
         const auto next_line = [&] {
             const std::string_view line = left.substr(0, left.find('\n'));
@@ -101,9 +113,7 @@ Answers read_cache() {
             const std::size_t tab = line.find('\t');
             if (tab != line.npos) answers.emplace(line.substr(0, tab), line.substr(tab + 1));
         }
-    } catch (const OutOfMemory&) {
-        throw;
-    } catch (const Error&) {
+    } catch (const IoError&) {
         return {};
     }
     return answers;

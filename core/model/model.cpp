@@ -225,6 +225,11 @@ void Model::reset(const std::vector<Index>& layers) {
     swaps_ = std::move(swaps);
 }
 
+bool Model::shared_by_ranks() const {
+    return std::any_of(swaps_->begin(), swaps_->end(),
+                       [](const Swap& swap) { return swap.replacement && swap.replacement->ranks != Ranks::none; });
+}
+
 bool Model::runs_in_parts() const {
     return std::all_of(swaps_->begin(), swaps_->end(), [](const Swap& swap) {
         return !swap.replacement || swap.replacement->last_queries || swap.replacement->in_parts;

@@ -148,6 +148,8 @@ public:
     // Whether a text that runs in several parts gives what it gives as one. False where what stands in the place of
     // attention looks at the whole text, as the landmarks of nystrom do.
     bool runs_in_parts() const;
+    // Whether the processes of the job share the keys of a layer.
+    bool shared_by_ranks() const;
 
 private:
     Swap swap_of(std::size_t layer, const std::string& with, const SwapOptions&) const;

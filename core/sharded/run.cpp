@@ -21,7 +21,10 @@ std::string engine_of(const Sharding& o) {
 
 }  // namespace
 
-bool on_mpi(const Sharding& o) { return engine_of(o) == "mpi"; }
+bool on_mpi(const Sharding& o) {
+    // With "nccl" the tensors of other ranks may be where they should be.
+    return engine_of(o) == "mpi" || (distributed::mpi_size() > 1 && engine_of(o) != "threads");
+}
 
 Team team_of(const Sharding& o) {
     if (o.shards < 0 || o.shards > calls::max_sequence_shards)

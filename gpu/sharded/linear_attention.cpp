@@ -196,8 +196,8 @@ ShardedLinearResult linear_on_ranks(const Tensor& q, const Tensor& k, const Tens
     const gated::Call call =
         gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear, o, q, k));
     if (o.qk_l2norm) {
-        const gated::UnitRows unit = gated::unit_rows(q, k, o);
-        return linear_attention_sharded(unit.q, unit.k, v, calls::without_l2norm(o), sharding);
+        const gated::UnitRows normed = gated::unit_rows(q, k, o);
+        return linear_attention_sharded(normed.q, normed.k, v, calls::without_l2norm(o), sharding);
     }
     const auto& n = call.sizes;
     const bool by_heads = exchange_of(sharding) == "heads";

@@ -198,8 +198,8 @@ ShardedLinearGradient linear_on_ranks(const Tensor& q, const Tensor& k, const Te
     const gated::Call call =
         gated::check(q, k, v, sharded::own_options(workers, distributed::Call::gpu_linear_grad, o, q, k));
     if (o.qk_l2norm) {
-        const gated::UnitRows unit = gated::unit_rows(q, k, o);
-        auto out = linear_attention_grad_sharded(unit.q, unit.k, v, dO, calls::without_l2norm(o), dstate, sharding);
+        const gated::UnitRows normed = gated::unit_rows(q, k, o);
+        auto out = linear_attention_grad_sharded(normed.q, normed.k, v, dO, calls::without_l2norm(o), dstate, sharding);
         gated::gradient_of_unit_rows(q, k, out, o);
         return out;
     }

@@ -64,6 +64,13 @@ bool reclaim(lua_State* L, int arguments) {
     return memory::current() + gpu_bytes() < before;
 }
 
+bool may_be_made_again(lua_State* L, int arguments, std::int64_t met) {
+    const bool again = distributed::meetings_begun == met && reclaim(L, arguments);
+    if (again) distributed::take_back_failed_call();
+    else distributed::tell_failed_call();
+    return again;
+}
+
 void remember_kind(lua_State* L, ErrorKind kind) {
     const int message = lua_gettop(L), kinds = message + 1;
     luaL_getsubtable(L, LUA_REGISTRYINDEX, newer_kinds);

@@ -8,12 +8,14 @@
 #include <lua.h>
 #include <lualib.h>
 
+#include <cstdint>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/base/error.hpp"
+#include "core/distributed/mpi.hpp"
 #include "core/tensor/tensor.hpp"
 
 namespace causeway::lua {
@@ -37,6 +39,10 @@ int error_kind(lua_State* L);
 
 // raise() from a hook, with the position of the running function in front: a hook has no level of its own.
 [[noreturn]] void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind);
+
+// Whether a call that has found no memory may be made again: where the garbage held some (reclaim), and it has not met
+// other processes since they had `met`.
+bool may_be_made_again(lua_State* L, int arguments, std::int64_t met);
 
 // Collects the garbage, which the arguments (the lowest `arguments` values of the stack) are not; the rest is dropped.
 // True when that freed memory of tensors and the arguments are still in place.
@@ -64,14 +70,17 @@ int guarded(lua_State* L) {
         if (const int results = seen_by_tape(L); results >= 0) return results;
     }
     const int arguments = lua_gettop(L);
+    const std::int64_t met = distributed::meetings_begun;
     Told told;
-    for (bool again = true; again; again = told.kind == ErrorKind::out_of_memory && reclaim(L, arguments)) {
+    for (bool again = true; again;
+         again = told.kind == ErrorKind::out_of_memory && may_be_made_again(L, arguments, met)) {
         try {
             return F(L);
         } catch (const std::exception& error) {
             told = told_of(L, error);
         }
     }
+    distributed::tell_failure_in_call(told.message.c_str());
     raise(L, told.message, told.kind);
 }
 

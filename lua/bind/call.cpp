@@ -134,6 +134,28 @@ void check_timeout(const calls::Sharding& o) {
     fail("timeout: ", o.timeout, ", but one worker waits for no other, expected shards, sizes or engine beside it");
 }
 
+bool shared_by_ranks(lua_State* L, const calls::Description& call) {
+    if (distributed::mpi_size() == 1 || !call.option("engine")) return false;
+    const int options = lua_gettop(L);
+    const bool given = options > 0 && lua_istable(L, options);
+    const auto type_of = [&](const char* key) {
+        if (!given) return LUA_TNIL;
+        lua_pushstring(L, key);
+        return lua_rawget(L, options);
+    };
+    const bool attention = call.option("sharded");
+    bool engine = false, other = !attention;  // decoding is shared of itself
+    if (type_of("engine") == LUA_TSTRING) {
+        const std::string_view name = lua_tostring(L, -1);
+        engine = name != "threads" && (attention || name != "nccl");  // which one process does for its own tensors
+        other = false;
+    } else if (attention) {
+        for (const char* key : {"shards", "sizes", "sharded", "exchange"}) other = other || type_of(key) != LUA_TNIL;
+    }
+    lua_settop(L, options);
+    return engine || other;
+}
+
 Arguments::Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
                      std::vector<std::string> known)
     : L_(L),

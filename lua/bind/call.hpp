@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/calls/description.hpp"
 #include "core/calls/sharding.hpp"
 #include "lua/bind/gpu.hpp"
 
@@ -56,6 +57,9 @@ std::size_t place_of_choice(const Options& given, const OptionRule& rule);
 
 // Throws Error where workers that the call does not ask for have a time limit.
 void check_timeout(const calls::Sharding& o);
+
+// Whether the processes of the job share the call that Lua makes, as far as its options say so before they are checked.
+bool shared_by_ranks(lua_State* L, const calls::Description& call);
 
 // Throws Error where the device refuses the option, or has not what it is given.
 void check_effect(const Options& given, const OptionRule& rule, calls::Effect effect, calls::Device device);

@@ -27,8 +27,7 @@ namespace {
 using distributed::Cluster;
 using distributed::Link;
 
-int decode(lua_State* L, bool is_tree) {
-    const auto& call = is_tree ? calls::tree_decode() : calls::ring_decode();
+int decode(lua_State* L, const calls::Call<calls::DecodeCallOptions>& call, bool is_tree) {
     const Arguments given(L, call);
     const auto [q, k, v] = given.tensors<Tensor, 3>();
     calls::DecodeCallOptions start;
@@ -44,8 +43,12 @@ int decode(lua_State* L, bool is_tree) {
 }
 
 // tree_decode(q, k, v, options) -> output, report, lse
-int tree_decode_(lua_State* L) { return decode(L, true); }
-int ring_decode_(lua_State* L) { return decode(L, false); }
+int tree_decode_(lua_State* L) { return decode(L, calls::tree_decode(), true); }
+int ring_decode_(lua_State* L) {
+    const auto& call = calls::ring_decode();
+    return distributed::shared_call(shared_by_ranks(L, *calls::description(call.name)),
+                                    [&] { return decode(L, call, false); });
+}
 
 Link link_option(lua_State* L, const Options& options, const char* key, Link link) {
     const int type = options.push(key);
@@ -137,10 +140,12 @@ int link_speed_(lua_State* L) {
     return 1;
 }
 
-// The dimension of the tokens: given, counted from 1, or the last but one, as in q, k and v. What is no number is a
+// The dimension of the tokens: given, counted from 1, or the last but one, as in q, k and v. A tensor or a report is a
 // further result of a call, as in unshard(linear_attention(...)).
 int token_dimension(lua_State* L, int dimensions) {
-    if (lua_type(L, 2) == LUA_TNUMBER) return static_cast<int>(check_integer(L, 2, "dim")) - 1;
+    const int type = lua_type(L, 2);
+    if (type > LUA_TNIL && type != LUA_TUSERDATA && type != LUA_TTABLE)
+        return static_cast<int>(check_integer(L, 2, "dim")) - 1;
     return dimensions < 2 ? dimensions - 1 : dimensions - 2;
 }
 
@@ -159,7 +164,7 @@ int shard_(lua_State* L) {
 }
 
 // unshard(x, dim) -> the parts of all ranks as one tensor
-int unshard_(lua_State* L) {
+int unshard_own(lua_State* L) {
 #ifdef CAUSEWAY_GPU
     if (is_gpu_tensor(L, 1)) {
         const gpu::Tensor x = check_gpu_tensor(L, 1, "x");
@@ -170,6 +175,10 @@ int unshard_(lua_State* L) {
     const Tensor x = check_tensor(L, 1, "x");
     push(L, unshard(x, token_dimension(L, x.ndim())));
     return 1;
+}
+
+int unshard_(lua_State* L) {
+    return distributed::shared_call(distributed::mpi_size() > 1, [&] { return unshard_own(L); });
 }
 
 int mpi_rank_(lua_State* L) {

@@ -8,6 +8,7 @@
 #include "core/base/text.hpp"
 #include "core/calls/description.hpp"
 #include "core/tensor/rearrange.hpp"
+#include "lua/bind/call.hpp"
 #include "lua/bind/counting.hpp"
 #include "lua/bind/families.hpp"
 #include "lua/bind/state_pool.hpp"
@@ -179,11 +180,9 @@ private:
     const calls::OptionDescription* may_overwrite_ = nullptr;
 };
 
-// Upvalues: the function for tensors of the CPU, that for the GPU or nil, the description of the call.
-int where_tensors_are(lua_State* L) {
+int call_where_tensors_are(lua_State* L, const calls::Description& call) {
     const int arguments = lua_gettop(L);
     luaL_checkstack(L, arguments + LUA_MINSTACK, "too many arguments");
-    const auto& call = *static_cast<const calls::Description*>(lua_touserdata(L, lua_upvalueindex(3)));
     const Found found(L, arguments, call);
     const bool chosen = found.device == "cpu" || found.device == "gpu";  // another word is the function's to refuse
     if (found.cpu && found.gpu && !chosen) {
@@ -214,6 +213,12 @@ int where_tensors_are(lua_State* L) {
     if (home == target) return last - arguments;
     for (int i = arguments + 1; i <= last; ++i) push_all_moved(L, i, home, nullptr);
     return last - arguments;
+}
+
+// Upvalues: the function for tensors of the CPU, that for the GPU or nil, the description of the call.
+int where_tensors_are(lua_State* L) {
+    const auto& call = *static_cast<const calls::Description*>(lua_touserdata(L, lua_upvalueindex(3)));
+    return distributed::shared_call(shared_by_ranks(L, call), [&] { return call_where_tensors_are(L, call); });
 }
 
 // A:gpu()

@@ -999,6 +999,12 @@ int model_class(lua_State* L) {
     return 2;
 }
 
+// As guarded, of a method that runs the model, which the processes of the job may share.
+template <int (*F)(lua_State*)>
+int on_ranks(lua_State* L) {
+    return distributed::shared_call(check_model(L, 1).model.shared_by_ranks(), [&] { return F(L); });
+}
+
 }  // namespace
 
 void open_model(lua_State* L) {
@@ -1006,10 +1012,15 @@ void open_model(lua_State* L) {
     const luaL_Reg metamethods[] = {{"__gc", collect}, {"__newindex", guarded<new_index>}, {nullptr, nullptr}};
     luaL_setfuncs(L, metamethods, 0);
     lua_newtable(L);
-    const luaL_Reg methods[] = {
-        {"tokens", guarded<tokens>},   {"text", guarded<text>},       {"logits", guarded<logits>},
-        {"predict", guarded<predict>}, {"capture", guarded<capture>}, {"attention", guarded<attention>},
-        {"reset", guarded<reset>},     {"about", guarded<about>},     {nullptr, nullptr}};
+    const luaL_Reg methods[] = {{"tokens", guarded<tokens>},
+                                {"text", guarded<text>},
+                                {"logits", guarded<on_ranks<logits>>},
+                                {"predict", guarded<on_ranks<predict>>},
+                                {"capture", guarded<on_ranks<capture>>},
+                                {"attention", guarded<attention>},
+                                {"reset", guarded<reset>},
+                                {"about", guarded<about>},
+                                {nullptr, nullptr}};
     luaL_setfuncs(L, methods, 0);
     lua_pushvalue(L, -1);
     lua_setfield(L, -3, "__methods");
@@ -1024,11 +1035,11 @@ void open_model(lua_State* L) {
                       {"_random_model", guarded<random_model>},
                       {"_known_architectures", guarded<known_architectures>},
                       {"_model_class", guarded<model_class>},
-                      {"_generate", guarded<generate>},
-                      {"_score", guarded<score>},
+                      {"_generate", guarded<on_ranks<generate>>},
+                      {"_score", guarded<on_ranks<score>>},
                       {"_forget", guarded<forget>},
                       {"_layers", guarded<layers>},
-                      {"_attention_errors", guarded<attention_errors>},
+                      {"_attention_errors", guarded<on_ranks<attention_errors>>},
                       {"_replacement_names", guarded<replacement_names>},
                       {"_without_draws", guarded<without_draws>},
                       {"_chat_text", guarded<chat_text>}});

@@ -181,14 +181,13 @@ TEST_CASE("processes on GPUs that differ, fail or are too many are told so", "[m
                                         both, "CAUSEWAY_FAILING_RANK=0 ", without_gpus());
     INFO(fails.err);
     CHECK(fails.status == 0);
-    const std::string none = "a call on the GPUs of several processes has failed in the middle";
     const std::string first = read_bytes(both / "part0"), second = read_bytes(both / "part1");
     INFO(first << "\n" << second);
     CHECK(has(first, "sending messages failed"));
     CHECK(has(second, "rank 0 has given up a call that it shares with rank 1"));
     for (const std::string& text : {first, second}) {
-        CHECK(has(text, none));
-        CHECK(has(text, "engine: \"mpi\", a call that all ranks share has failed on rank "));
+        const std::string none = "a call that all ranks share has failed on rank ";
+        CHECK(has(text.substr(text.find(none) + 1), none));  // on GPUs and on the CPU
     }
     const Output loops = run_mpi_script(
         2,

@@ -272,7 +272,7 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
     if (no_mpi()) return;
     const std::string inputs = "local q, short = randn(1, 2, 130, 4), randn(1, 2, 129, 4)\n";
     const auto over = [](const std::string& said) {
-        return "engine: \"mpi\", a call that all ranks share has failed on rank 1, no such call can follow in this "
+        return "a call that all ranks share has failed on rank 1, no such call can follow in this "
                "job; "
                "it said: " +
                said + "\n";
@@ -293,6 +293,20 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
         const std::string others = over(why) + over(why) + over(why);
         CHECK(text == others + "--\n" + why + "\n" + over(why) + over(why) + "--\n" + others);
     }
+    // While the arguments are read.
+    for (const std::string call : {"linear_attention, q, q, me == 1 and 'v' or q, {sharded = true}",
+                                   "softmax_attention, q, q, q, {engine = 'mpi', scale = me == 1 and 'v' or 1}",
+                                   "unshard, q, me == 1 and 'v' or 1", "ring_decode, q, q, me == 1 and 'v' or q",
+                                   "tree_decode, q, q, q, {causal = true, v = me == 1 or nil}"}) {
+        CAPTURE(call);
+        const std::string text = told_to_all(inputs + "for _ = 1, 2 do told(" + call + ") end told(unshard, q)");
+        INFO(text);
+        CHECK(text.find("fine") == std::string::npos);
+        std::size_t ended = 0;
+        for (std::size_t at = 0; (at = text.find("has failed on rank 1", at)) != std::string::npos; ++at) ++ended;
+        CHECK(ended >= 7);  // rank 1 may say its own error twice
+        CHECK(text.find("it said: an error") == std::string::npos);
+    }
     // Between two meetings of a call.
     const std::string text = told_to_all(inputs + R"(
       local dO = me == 1 and randn(1, 2, 130, 5) or q
@@ -305,6 +319,15 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
     for (std::size_t at = 0; (at = text.find("dO: ", at)) != std::string::npos; ++at) ++told;
     CHECK(told == 12);
     CHECK(text.find("fine") == std::string::npos);
+    // In a model whose keys they share, of which one rank computes a token more.
+    const std::string model = told_to_all(R"(
+      local m = model{arch = "llama", size = "tiny", weights = "random"}
+      m:attention{with = "tree", options = {engine = "mpi"}}
+      told(m.generate, m, {1, 2, 3, 4}, {tokens = me == 1 and 4 or 3})
+      said = {}
+      for _ = 1, 2 do told(m.generate, m, {1, 2, 3, 4}, {tokens = 3}) end)");
+    INFO(model);
+    CHECK(model.find("fine") == std::string::npos);
     // While others wait for it, and after the time that was asked for.
     const std::string late = told_to_all(inputs + R"(
       if me == 1 then os.execute("sleep 3") end
