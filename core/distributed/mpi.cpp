@@ -100,7 +100,7 @@ void SharedCall::begin() {}
 void SharedCall::tell_failure(const std::exception*) noexcept {}
 void tell_failed_call() noexcept {}
 void take_back_failed_call() noexcept {}
-void tell_failure_in_call(const char*) noexcept {}
+void note_reason(const std::string&) noexcept {}
 
 #else
 
@@ -172,8 +172,8 @@ bool failed_before_meeting = false;  // the last one, for want of memory, which 
 constexpr int rounds_in_tag = 1 << 15;
 std::int64_t numbers_in_tag = 1;  // as many as MPI's largest tag leaves room for
 int tag_of(Index round) {
-    constexpr std::int64_t apart =
-        40503;  // 2^16 by the golden ratio: numbers of calls close to each other lie far apart
+    // 2^16 by the golden ratio: the numbers of calls that follow each other lie far apart.
+    constexpr std::int64_t apart = 40503;
     const Meeting at = meetings ? meetings->now() : Meeting{};
     const std::int64_t number = (at.call % (1 << 16) * apart + at.place) % numbers_in_tag;
     return static_cast<int>(number * rounds_in_tag + std::min<Index>(round, rounds_in_tag - 1));
@@ -235,9 +235,11 @@ void tell_failure_for(const char* reason, bool left) noexcept {
     }
 }
 
-// Null: an error that is no std::exception.
+std::string last_reason;  // that was noted in this call
+
+// Null: an error that is no std::exception, as one of Lua's.
 const char* reason_of(const std::exception* error) {
-    if (!error) return "an error of its own";
+    if (!error) return last_reason.empty() ? "an error of its own" : last_reason.c_str();
     return dynamic_cast<const std::bad_alloc*>(error) ? text_of(ErrorKind::out_of_memory) : error->what();
 }
 
@@ -530,6 +532,7 @@ SharedCall::SharedCall(bool shared) : shared_(shared) {
     shared_ = shared && meetings;
     if (!shared_ || depth++ > 0) return;
     tell_failed_call();
+    last_reason.clear();
     meetings->begin_call();
 }
 
@@ -555,8 +558,13 @@ void tell_failed_call() noexcept {
     if (std::exchange(failed_before_meeting, false)) tell_failure_for(text_of(ErrorKind::out_of_memory), false);
 }
 
-void tell_failure_in_call(const char* reason) noexcept {
-    if (depth > 0) tell_failure_for(reason, false);
+void note_reason(const std::string& reason) noexcept {
+    if (depth == 0) return;
+    try {
+        last_reason = reason;
+    } catch (const std::bad_alloc&) {
+        last_reason.clear();
+    }
 }
 
 void take_back_failed_call() noexcept {

@@ -86,7 +86,8 @@ auto shared_call(bool shared, F&& f) {
 void tell_failed_call() noexcept;
 void take_back_failed_call() noexcept;
 
-// The shared call that this process is in, if it is in one, ends for this reason.
-void tell_failure_in_call(const char* reason) noexcept;
+// What others are told where the shared call that this process is in, if it is in one, ends by an error that is no
+// std::exception: the last reason that was noted in it.
+void note_reason(const std::string& reason) noexcept;
 
 }  // namespace causeway::distributed

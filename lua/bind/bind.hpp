@@ -80,7 +80,7 @@ int guarded(lua_State* L) {
             told = told_of(L, error);
         }
     }
-    distributed::tell_failure_in_call(told.message.c_str());
+    distributed::note_reason(told.message);
     raise(L, told.message, told.kind);
 }
 
