@@ -127,7 +127,7 @@ int linear_model_(lua_State* L) {
 }
 
 // link_speed(engine, ranks, bytes) -> {latency, rate}
-int link_speed_(lua_State* L) {
+int measure_link(lua_State* L) {
     const std::string engine = lua_isnoneornil(L, 1) ? "threads" : check_string(L, 1, "engine");
     const Index ranks = lua_isnoneornil(L, 2) ? 2 : check_integer(L, 2, "ranks");
     const Index bytes = lua_isnoneornil(L, 3) ? Index{1} << 22 : check_integer(L, 3, "bytes");
@@ -138,6 +138,11 @@ int link_speed_(lua_State* L) {
     set_field(L, "rate", link.rate);
     make_result(L, "a link");
     return 1;
+}
+
+int link_speed_(lua_State* L) {
+    const bool shared = lua_type(L, 1) == LUA_TSTRING && lua_tostring(L, 1) == std::string_view("mpi");
+    return distributed::shared_call(shared && distributed::mpi_size() > 1, [&] { return measure_link(L); });
 }
 
 // The dimension of the tokens: given, counted from 1, or the last but one, as in q, k and v. A tensor or a report is a

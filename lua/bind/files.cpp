@@ -670,7 +670,7 @@ int search_module(lua_State* L) {
     return 2;
 }
 
-int save(lua_State* L) {
+int save_file(lua_State* L) {
     if (lua_type(L, 1) != LUA_TSTRING && lua_type(L, 2) == LUA_TSTRING)
         fail("save: path: a ", type_name(L, 1), ", expected the path first, as in save(\"q.npy\", q)");
     const std::string path = with_home(check_string(L, 1, "save: path"));
@@ -701,6 +701,17 @@ int save(lua_State* L) {
         save_value(L, path, 2);
     }
     return 0;
+}
+
+int save(lua_State* L) {
+    bool shared = false;  // by the processes of the job, each of which writes its part
+    if (distributed::mpi_size() > 1 && lua_istable(L, 3)) {
+        lua_pushliteral(L, "sharded");
+        lua_rawget(L, 3);
+        shared = lua_toboolean(L, -1);
+        lua_pop(L, 1);
+    }
+    return distributed::shared_call(shared, [&] { return save_file(L); });
 }
 
 }  // namespace

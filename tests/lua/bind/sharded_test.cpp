@@ -294,10 +294,12 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
         CHECK(text == others + "--\n" + why + "\n" + over(why) + over(why) + "--\n" + others);
     }
     // While the arguments are read.
-    for (const std::string call : {"linear_attention, q, q, me == 1 and 'v' or q, {sharded = true}",
-                                   "softmax_attention, q, q, q, {engine = 'mpi', scale = me == 1 and 'v' or 1}",
-                                   "unshard, q, me == 1 and 'v' or 1", "ring_decode, q, q, me == 1 and 'v' or q",
-                                   "tree_decode, q, q, q, {causal = true, v = me == 1 or nil}"}) {
+    for (const std::string call :
+         {"linear_attention, q, q, me == 1 and 'v' or q, {sharded = true}",
+          "softmax_attention, q, q, q, {engine = 'mpi', scale = me == 1 and 'v' or 1}",
+          "unshard, q, me == 1 and 'v' or 1", "link_speed, 'mpi', me == 1 and 'v' or 3, 1024",
+          "save, 'x.safetensors', {x = q}, {sharded = true, metadata = me == 1 and 3 or nil}",
+          "ring_decode, q, q, me == 1 and 'v' or q", "tree_decode, q, q, q, {causal = true, v = me == 1 or nil}"}) {
         CAPTURE(call);
         const std::string text = told_to_all(inputs + "for _ = 1, 2 do told(" + call + ") end told(unshard, q)");
         INFO(text);
