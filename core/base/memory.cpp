@@ -225,7 +225,8 @@ struct Kept {
 std::atomic<bool> any_kept;
 
 Kept& kept() {
-    static auto& one = *new Kept;
+    alignas(Kept) static unsigned char place[sizeof(Kept)];
+    static auto& one = *new (place) Kept;  // never destroyed, and made without memory
     return one;
 }
 

@@ -17,8 +17,8 @@ namespace memory {
 void* allocate(std::size_t bytes);
 void release(void* block) noexcept;
 
-// Blocks that hold one of these bytes are never used again: someone who was not to be stopped may still read or write
-// there.
+// Blocks of allocate() that hold one of these bytes are never used again: someone who was not to be stopped may still
+// read or write there.
 void keep_for_ever(const void* data, std::size_t bytes) noexcept;
 
 // Bytes that can still be had: what the kernel calls available, and what the control group leaves.

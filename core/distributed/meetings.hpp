@@ -48,16 +48,20 @@ public:
         now_ = {now_.call + 1, 0};
         failed_here_ = false;
     }
+    // One in which the ranks did not meet is none: one of them may have made it alone.
     void end_call() {
-        if (!failed_here_) places_[static_cast<std::size_t>(now_.call % remembered)] = now_;
+        if (failed_here_) return;
+        if (now_.place == 0) take_back_call();
+        else places_[static_cast<std::size_t>(now_.call % remembered)] = now_;
     }
-    // As if the call had not begun: it has met nobody and will be made again.
+    // As if the call had not begun: it has met nobody, and is over or will be made again.
     void take_back_call() { --now_.call; }
 
     // Throw Error where no call can follow, for what was heard.
     void begin() {
         ++now_.place;
         meeting_ = true;
+        failed_here_ = false;  // what failed before in this call was caught
         judge();
     }
     void end() {
@@ -72,7 +76,7 @@ public:
         if (over_) return heard_.clear();
         std::erase_if(heard_, [&](const Failure& f) {
             const Meaning meaning = meaning_of(f);
-            if (meaning == Meaning::same && ++failed_[f.at.call].others == others_) failed_.erase(f.at.call);
+            if (meaning == Meaning::same && ++failed_[f.at] == others_) failed_.erase(f.at);
             return meaning == Meaning::same || meaning == Meaning::harmless;
         });
         for (const Failure& f : heard_)
@@ -101,7 +105,7 @@ public:
         failed_here_ = true;
         const Failure mine{now_, rank_, cut_off || over_, over_ ? cause_.rank : rank_, over_ ? cause_.reason : reason};
         if (mine.none_follows) over_ = told_last_ = true, cause_ = mine;
-        else if (others_ > 0) failed_[now_.call] = {now_.place, 0};
+        else if (others_ > 0) failed_[now_] = 0;
         return mine;
     }
     // For want of memory the others cannot be told.
@@ -112,18 +116,14 @@ public:
     }
 
 private:
-    // What another rank's failure means to this one: it has not come so far; it waits for that rank in this meeting; it
-    // has failed there too; that rank had its last meeting of the call; no call can follow.
+    // What another rank's failure means to this one: it has not come so far; that rank is not in this meeting; it has
+    // failed there too; it has gone through the call without such a meeting; no call can follow.
     enum class Meaning { later, absent, same, harmless, over };
-    struct Own {
-        std::int64_t place = 0;
-        int others = 0;  // that have told of it too
-    };
-    static constexpr std::int64_t remembered = 64;  // calls that went well
+    static constexpr std::int64_t remembered =
+        1024;  // calls; a harmless failure that is heard of later is taken for a lone one
 
     Meaning meaning_of(const Failure& f) const {
-        if (const auto own = failed_.find(f.at.call); own != failed_.end())
-            return !f.none_follows && own->second.place == f.at.place ? Meaning::same : Meaning::over;
+        if (!f.none_follows && failed_.contains(f.at)) return Meaning::same;
         if (f.at > now_) return Meaning::later;
         if (f.none_follows) return Meaning::over;
         if (f.at == now_ && meeting_) return Meaning::absent;
@@ -139,7 +139,7 @@ private:
     Meeting now_;
     bool meeting_ = false;                      // it goes on
     bool failed_here_ = false;                  // in this call
-    std::map<std::int64_t, Own> failed_;        // on this rank, by call, until all others have
+    std::map<Meeting, int> failed_;             // on this rank: others that have told of it too, until all have
     std::array<Meeting, remembered> places_{};  // the last ones of calls that went well
     std::vector<Failure> heard_;                // of other ranks
     bool over_ = false, told_last_ = false;

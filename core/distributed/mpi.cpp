@@ -228,6 +228,7 @@ void tell_others(const Failure& failure) {
 // This rank's, with messages left on their way where it is `left`.
 void tell_failure_for(const char* reason, bool left) noexcept {
     if (!meetings->untold()) return;
+    ++met_others;
     try {
         tell_others(meetings->fail_here(reason, left));
     } catch (...) {
@@ -511,7 +512,7 @@ void run_mpi(const Program& program) {
     const SharedCall here(depth == 0);
     meetings->refuse_if_over();
     cut_off = false;
-    ++meetings_begun;
+    ++met_others;
     try {
         hear_of_failures();
         meetings->begin();
@@ -530,6 +531,7 @@ void run_mpi(const Program& program) {
 SharedCall::SharedCall(bool shared) : shared_(shared) {
     if (shared) start_mpi();
     shared_ = shared && meetings;
+    if (shared_ && depth > 0) place_ = meetings->now().place;
     if (!shared_ || depth++ > 0) return;
     tell_failed_call();
     last_reason.clear();
@@ -550,7 +552,7 @@ void SharedCall::begin() {
 void SharedCall::tell_failure(const std::exception* error) noexcept {
     if (!shared_ || failed_before_meeting) return;
     const bool memory = dynamic_cast<const OutOfMemory*>(error) || dynamic_cast<const std::bad_alloc*>(error);
-    if (memory && meetings->untold() && meetings->now().place == 0) failed_before_meeting = true;
+    if (memory && meetings->untold() && meetings->now().place == place_) failed_before_meeting = true;
     else tell_failure_for(reason_of(error), false);
 }
 

@@ -49,8 +49,8 @@ std::uint64_t mpi_job() noexcept;
 // then.
 void run_mpi(const Program& program);
 
-// Times that this process has met others in run_mpi.
-inline std::int64_t meetings_begun = 0;
+// Times that this process has met others in run_mpi or told them of a failure.
+inline std::int64_t met_others = 0;
 
 // A call that processes share while it lives, where `shared` and there are several: what fails in it before or between
 // its meetings is told to the other ranks too. Within another it is a part of that.
@@ -65,6 +65,7 @@ public:
 
 private:
     bool shared_;
+    std::int64_t place_ = 0;  // the meetings before it, of the call that it is a part of
 };
 template <class F>
 auto shared_call(bool shared, F&& f) {
@@ -81,10 +82,9 @@ auto shared_call(bool shared, F&& f) {
     }
 }
 
-// A shared call that has failed for want of memory before it met others is told to them when the next one begins, or
-// now; or it is taken back, to be made again.
-void tell_failed_call() noexcept;
-void take_back_failed_call() noexcept;
+// Where a shared call has failed for want of memory before it met others, they are told when the next one begins.
+void tell_failed_call() noexcept;       // they are told now
+void take_back_failed_call() noexcept;  // they are not told, as the call is made again
 
 // What others are told where the shared call that this process is in, if it is in one, ends by an error that is no
 // std::exception: the last reason that was noted in it.

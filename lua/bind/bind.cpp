@@ -65,7 +65,7 @@ bool reclaim(lua_State* L, int arguments) {
 }
 
 bool may_be_made_again(lua_State* L, int arguments, std::int64_t met) {
-    const bool again = distributed::meetings_begun == met && reclaim(L, arguments);
+    const bool again = distributed::met_others == met && reclaim(L, arguments);
     if (again) distributed::take_back_failed_call();
     else distributed::tell_failed_call();
     return again;

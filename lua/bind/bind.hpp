@@ -41,7 +41,7 @@ int error_kind(lua_State* L);
 [[noreturn]] void raise_in_hook(lua_State* L, const std::string& message, ErrorKind kind);
 
 // Whether a call that has found no memory may be made again: where the garbage held some (reclaim), and it has not met
-// other processes since they had `met`.
+// other processes, or told them of a failure, since distributed::met_others was `met`.
 bool may_be_made_again(lua_State* L, int arguments, std::int64_t met);
 
 // Collects the garbage, which the arguments (the lowest `arguments` values of the stack) are not; the rest is dropped.
@@ -70,7 +70,7 @@ int guarded(lua_State* L) {
         if (const int results = seen_by_tape(L); results >= 0) return results;
     }
     const int arguments = lua_gettop(L);
-    const std::int64_t met = distributed::meetings_begun;
+    const std::int64_t met = distributed::met_others;
     Told told;
     for (bool again = true; again;
          again = told.kind == ErrorKind::out_of_memory && may_be_made_again(L, arguments, met)) {

@@ -144,16 +144,23 @@ bool shared_by_ranks(lua_State* L, const calls::Description& call) {
         return lua_rawget(L, options);
     };
     const bool attention = call.option("sharded");
-    bool engine = false, other = !attention;  // decoding is shared of itself
-    if (type_of("engine") == LUA_TSTRING) {
+    bool shared = !attention;  // decoding is shared of itself
+    if (const int type = type_of("engine"); type == LUA_TSTRING) {
         const std::string_view name = lua_tostring(L, -1);
-        engine = name != "threads" && (attention || name != "nccl");  // which one process does for its own tensors
-        other = false;
-    } else if (attention) {
-        for (const char* key : {"shards", "sizes", "sharded", "exchange"}) other = other || type_of(key) != LUA_TNIL;
+        // Decoding by "nccl" of tensors on the CPU is one process's own.
+        shared = name != "threads" && (attention || name != "nccl" || is_gpu_tensor(L, 1));
+    } else if (type != LUA_TNIL) {
+        shared = true;
+    } else if (attention) {  // as Sharding::asked() has it
+        type_of("exchange");
+        const char* const exchange = lua_tostring(L, -1);
+        type_of("shards");
+        shared =
+            (lua_isnumber(L, -1) && lua_tonumber(L, -1) != 0) || (exchange && exchange != std::string_view("auto"));
+        shared = shared || type_of("sizes") != LUA_TNIL || (type_of("sharded") != LUA_TNIL && lua_toboolean(L, -1));
     }
     lua_settop(L, options);
-    return engine || other;
+    return shared;
 }
 
 Arguments::Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,

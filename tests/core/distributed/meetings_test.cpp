@@ -199,6 +199,25 @@ TEST_CASE("messages that stay on their way end calls, whoever fails alike", "[di
     for (int r = 0; r < 3; ++r) CHECK(ranks.next(r).find("waited 2 s") != std::string::npos);
 }
 
+TEST_CASE("a call in which ranks do not meet is none", "[distributed][meetings]") {
+    Ranks ranks;
+    for (int i = 0; i < 3; ++i) ranks[0].begin_call(), ranks[0].end_call();  // by one rank alone
+    ranks.all_can_go_on();
+    CHECK(ranks[0].now() == ranks[1].now());
+}
+
+TEST_CASE("a failure that was caught within a call hides no later one of it", "[distributed][meetings]") {
+    Ranks ranks;
+    ranks.begin_call();
+    ranks.meet();
+    for (int r = 0; r < 3; ++r) ranks.fail(r, "alike, and caught");
+    ranks.meet();
+    for (int r = 0; r < 2; ++r) ranks[r].begin();
+    ranks.fail(2, "mine alone");
+    REQUIRE(ranks[0].failure_of(2));
+    for (int r = 0; r < 2; ++r) CHECK(said_by([&] { ranks[r].give_up(*ranks[r].failure_of(2)); }).ends_with(told));
+}
+
 TEST_CASE("a call that has met nobody may be taken back and made again", "[distributed][meetings]") {
     Ranks ranks;
     ranks[2].begin_call();

@@ -321,6 +321,17 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
     for (std::size_t at = 0; (at = text.find("dO: ", at)) != std::string::npos; ++at) ++told;
     CHECK(told == 12);
     CHECK(text.find("fine") == std::string::npos);
+    // What one rank computes alone, without meeting others, is no call of all.
+    const std::string alone = told_to_all(inputs + R"(
+      local m = model{arch = "llama", size = "tiny", weights = "random"}
+      m:attention{with = "tree", options = {engine = "mpi"}}
+      if me == 0 then
+        m:predict("Alone.")
+        linear_attention(q, q, q, {sharded = false, exchange = "auto"})
+      end
+      told(m.generate, m, {1, 2, 3}, {tokens = 3})
+      told(linear_attention, q, q, q, {engine = "mpi"}))");
+    CHECK(alone == "fine\nfine\n--\nfine\nfine\n--\nfine\nfine\n");
     // In a model whose keys they share, of which one rank computes a token more.
     const std::string model = told_to_all(R"(
       local m = model{arch = "llama", size = "tiny", weights = "random"}
