@@ -68,6 +68,11 @@ inline const char* text_of(ErrorKind kind) noexcept {
     return names[static_cast<int>(kind)];
 }
 
+// What an exception says; of std::bad_alloc, whose own text is no sentence, "out of memory".
+inline const char* sentence_of(const std::exception& error) noexcept {
+    return dynamic_cast<const std::bad_alloc*>(&error) ? text_of(ErrorKind::out_of_memory) : error.what();
+}
+
 // Writes a part of a message. The sign of a NaN, which streams print, says nothing: numbers are nan, inf, -inf.
 template <class T>
 void put_part(std::ostream& out, const T& part) {

@@ -109,7 +109,7 @@ namespace {
 int world_rank = 0, world_size = 1;
 std::uint64_t job = 0;
 bool started = false;
-MPI_Comm control;  // on which a rank says that it has ended, or given up a call
+MPI_Comm control;  // on which a rank says that it has ended, given up a call or failed in one
 constexpr int ended_tag = 0, given_up_tag = 1, failed_tag = 2;
 MPI_Comm beside;          // for messages apart from the others
 double most_waiting = 0;  // seconds that a rank waits for another outside of calls with a timeout; 0: without end
@@ -130,7 +130,7 @@ bool require_message(int code) {
 }
 
 std::string waited_sentence(int peer, double seconds, const char* bound) {
-    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", seconds, " s (", bound, ") for ", "rank ", peer,
+    return sentence("engine: \"mpi\", rank ", world_rank, " waited ", seconds, " s (", bound, ") for rank ", peer,
                     ", which neither answered nor ended");
 }
 
@@ -240,8 +240,8 @@ std::string last_reason;  // that was noted in this call
 
 // Null: an error that is no std::exception, as one of Lua's.
 const char* reason_of(const std::exception* error) {
-    if (!error) return last_reason.empty() ? "an error of its own" : last_reason.c_str();
-    return dynamic_cast<const std::bad_alloc*>(error) ? text_of(ErrorKind::out_of_memory) : error->what();
+    if (error) return sentence_of(*error);
+    return last_reason.empty() ? "an error of its own" : last_reason.c_str();
 }
 
 // At the end of the process.
@@ -551,7 +551,7 @@ void SharedCall::begin() {
 
 void SharedCall::tell_failure(const std::exception* error) noexcept {
     if (!shared_ || failed_before_meeting) return;
-    const bool memory = dynamic_cast<const OutOfMemory*>(error) || dynamic_cast<const std::bad_alloc*>(error);
+    const bool memory = error && kind_of(*error) == ErrorKind::out_of_memory;
     if (memory && meetings->untold() && meetings->now().place == place_) failed_before_meeting = true;
     else tell_failure_for(reason_of(error), false);
 }

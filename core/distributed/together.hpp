@@ -46,7 +46,7 @@ void together(Communicator& comm, F&& f) {
         f();
     } catch (const std::exception& error) {
         mine = static_cast<std::int64_t>(kind_of(error)) + 1;
-        fault = dynamic_cast<const std::bad_alloc*>(&error) ? text_of(ErrorKind::out_of_memory) : error.what();
+        fault = sentence_of(error);
     }
     std::vector<std::int64_t> failed(static_cast<std::size_t>(comm.size()));
     all_gather(comm, all_ranks(comm), &mine, 1, failed.data());

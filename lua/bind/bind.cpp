@@ -111,15 +111,12 @@ int error_kind(lua_State* L) {
 }
 
 Told told_of(lua_State* L, const std::exception& error) {
-    // So short that it needs no memory. What std::bad_alloc says itself is no sentence.
-    const Told no_memory{"out of memory", ErrorKind::out_of_memory};
-    if (dynamic_cast<const std::bad_alloc*>(&error)) return no_memory;
     const auto* unknown = dynamic_cast<const UnknownName*>(&error);
     try {
-        return {unknown ? unknown->sentence_with(meant_among(L, unknown->name, unknown->known)) : error.what(),
+        return {unknown ? unknown->sentence_with(meant_among(L, unknown->name, unknown->known)) : sentence_of(error),
                 kind_of(error)};
-    } catch (const std::bad_alloc&) {
-        return no_memory;
+    } catch (const std::bad_alloc& none) {
+        return {sentence_of(none), kind_of(none)};  // so short that it needs no memory
     }
 }
 

@@ -137,8 +137,7 @@ int run_command(int argc, char** argv) {
         return 0;
     } catch (const std::exception& error) {
         std::fflush(stdout);
-        const bool memory = dynamic_cast<const std::bad_alloc*>(&error);  // whose own text is no sentence
-        std::fprintf(stderr, "error: %s\n", memory ? "out of memory" : error.what());
+        std::fprintf(stderr, "error: %s\n", sentence_of(error));
         return status_of_error;
     }
 }

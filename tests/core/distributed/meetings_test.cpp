@@ -4,24 +4,16 @@
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/temporary.hpp"
 
 namespace causeway::test {
 namespace {
 
 using distributed::Failure;
 using distributed::Meetings;
+using testing::message_of;
 
 constexpr const char* told = "on rank 2, no such call can follow in this job; it said: mine alone";
-
-template <class F>
-std::string said_by(F&& f) {
-    try {
-        f();
-    } catch (const Error& error) {
-        return error.what();
-    }
-    return "";
-}
 
 // Three ranks that hear of every failure at once.
 struct Ranks {
@@ -47,7 +39,7 @@ struct Ranks {
     // What a rank says to a next call of one meeting.
     std::string next(int r) {
         (*this)[r].begin_call();
-        const std::string said = said_by([&] {
+        const std::string said = message_of([&] {
             (*this)[r].refuse_if_over();
             (*this)[r].begin();
             (*this)[r].end();
@@ -110,9 +102,9 @@ TEST_CASE("a rank that fails alone in a call ends the calls of all", "[distribut
             ranks.fail(2, "mine alone");
             // Rank 0 waits for it, rank 1 has what it needed and goes on.
             REQUIRE(ranks[0].failure_of(2));
-            CHECK(said_by([&] { ranks[0].give_up(*ranks[0].failure_of(2)); }).ends_with(told));
+            CHECK(message_of([&] { ranks[0].give_up(*ranks[0].failure_of(2)); }).ends_with(told));
             ranks.fail(0, "");
-            CHECK(said_by([&] { ranks[1].end(); }).ends_with(told));
+            CHECK(message_of([&] { ranks[1].end(); }).ends_with(told));
             ranks.end_call();
             ranks.none_can_go_on();
             ranks.none_can_go_on();
@@ -129,7 +121,7 @@ TEST_CASE("a rank that fails alone and is heard of late ends the calls of all", 
     for (int r = 0; r < 2; ++r) ranks[r].end(), ranks[r].begin();
     ranks.fail(2, "mine alone");
     for (int r = 0; r < 2; ++r) {
-        CHECK(said_by([&] { ranks[r].judge(); }).ends_with(told));
+        CHECK(message_of([&] { ranks[r].judge(); }).ends_with(told));
         ranks.fail(r, "");
     }
     ranks.end_call();
@@ -215,7 +207,7 @@ TEST_CASE("a failure that was caught within a call hides no later one of it", "[
     for (int r = 0; r < 2; ++r) ranks[r].begin();
     ranks.fail(2, "mine alone");
     REQUIRE(ranks[0].failure_of(2));
-    for (int r = 0; r < 2; ++r) CHECK(said_by([&] { ranks[r].give_up(*ranks[r].failure_of(2)); }).ends_with(told));
+    for (int r = 0; r < 2; ++r) CHECK(message_of([&] { ranks[r].give_up(*ranks[r].failure_of(2)); }).ends_with(told));
 }
 
 TEST_CASE("a call that has met nobody may be taken back and made again", "[distributed][meetings]") {

@@ -268,13 +268,17 @@ std::string told_to_all(const std::string& code) {
     return read_bytes(folder / "part0") + "--\n" + read_bytes(folder / "part1") + "--\n" + read_bytes(folder / "part2");
 }
 
+int count_of(const std::string& part, const std::string& text) {
+    int count = 0;
+    for (std::size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+}
+
 TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say why", "[lua][sharded][mpi]") {
     if (no_mpi()) return;
     const std::string inputs = "local q, short = randn(1, 2, 130, 4), randn(1, 2, 129, 4)\n";
     const auto over = [](const std::string& said) {
-        return "a call that all ranks share has failed on rank 1, no such call can follow in this "
-               "job; "
-               "it said: " +
+        return "a call that all ranks share has failed on rank 1, no such call can follow in this job; it said: " +
                said + "\n";
     };
     // Before the ranks meet, of parts and of whole tensors; what follows would fit together.
@@ -304,9 +308,7 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
         const std::string text = told_to_all(inputs + "for _ = 1, 2 do told(" + call + ") end told(unshard, q)");
         INFO(text);
         CHECK(text.find("fine") == std::string::npos);
-        std::size_t ended = 0;
-        for (std::size_t at = 0; (at = text.find("has failed on rank 1", at)) != std::string::npos; ++at) ++ended;
-        CHECK(ended >= 7);  // rank 1 may say its own error twice
+        CHECK(count_of("has failed on rank 1", text) >= 7);  // rank 1 may say its own error twice
         CHECK(text.find("it said: an error") == std::string::npos);
     }
     // Between two meetings of a call.
@@ -317,9 +319,7 @@ TEST_CASE("a rank that fails alone ends the calls of all ranks, which each say w
         told(causal_linear_attention_grad, q, q, q, dO, {engine = "mpi"})
       end)");
     INFO(text);
-    std::size_t told = 0;
-    for (std::size_t at = 0; (at = text.find("dO: ", at)) != std::string::npos; ++at) ++told;
-    CHECK(told == 12);
+    CHECK(count_of("dO: ", text) == 12);
     CHECK(text.find("fine") == std::string::npos);
     // What one rank computes alone, without meeting others, is no call of all.
     const std::string alone = told_to_all(inputs + R"(
