@@ -45,7 +45,7 @@ struct Tiles {
     }
 };
 
-constexpr int64_t all_tokens = 65536, min_tokens = 1024, C = channels::C;
+constexpr int64_t all_tokens = 131072, min_tokens = 1024, C = channels::C;
 
 // Tokens of a head between two launches.
 int64_t part_tokens(const gated::Call& call) {
@@ -87,7 +87,7 @@ struct PackedPlan {
     PackedPlan(const GatedArgs& a, const Sequences& sequences)
         : call(gated::call_of(a)),
           rounds(gated::rounds_of(sequences, part_tokens(call), channels::C,
-                                  4 * all_tokens / C / std::max<int64_t>(call.all_heads, 1))),
+                                  2 * all_tokens / C / std::max<int64_t>(call.all_heads, 1))),
           tiles(call, most([](const gated::Round& r) { return r.chunks(); })) {
         lists_at = tiles.take(most([](const gated::Round& r) { return static_cast<int64_t>(gated::bytes_of(r)); }));
     }
@@ -126,7 +126,7 @@ void gated_channels(const GatedArgs& a, cudaStream_t stream) {
     float* between = a.state ? a.state : reinterpret_cast<float*>(at + plan.state_at);
     for (int64_t i = 0; i < plan.parts; ++i) {
         const channels::Part p = plan.part(i, at, between);
-        channels::launch_prepare(p, stream);
+        channels::launch_prepare(p, stream, i > 0);
         channels::launch_sweep(p, stream);
     }
 }

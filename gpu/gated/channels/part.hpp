@@ -26,13 +26,15 @@ inline int padded_columns(int dv) { return (dv + sweep_columns - 1) / sweep_colu
 // at one column meet in different banks.
 CAUSEWAY_HOST_DEVICE constexpr std::uint32_t pitch_of(int n) { return static_cast<std::uint32_t>(n) * 2 + 16; }
 
-// Tiles lie in memory as in shared memory, and travel as they are: rows of 32, 64 or 128 elements of 16 bits without
-// gaps, in which pieces of 16 bytes change places, so that eight rows read at one column meet in different banks. Bytes
-// before an element, and of a tile.
+// Tiles lie in memory as in shared memory, and travel as they are, in the swizzles that TMA and wgmma know: rows of 64
+// elements of 16 bits in that of 128 bytes, of 32 in that of 64 (gpu/kit/swizzle.cuh). A tile of 128 columns has C rows
+// and is two of 64, one behind the other. Bytes before an element, and of a tile.
 template <int columns>
 CAUSEWAY_HOST_DEVICE constexpr std::uint32_t tile_at(int row, int column) {
-    const int turn = columns < 64 ? row / 2 % 4 : row % 8;
-    return static_cast<std::uint32_t>(row * columns * 2 + ((column / 8) ^ turn) * 16 + column % 8 * 2);
+    constexpr int width = columns < 64 ? columns : 64;
+    const int turn = width < 64 ? row / 2 % 4 : row % 8;
+    return static_cast<std::uint32_t>(column / width * C * width * 2 + row * width * 2 +
+                                      ((column % width / 8) ^ turn) * 16 + column % 8 * 2);
 }
 CAUSEWAY_HOST_DEVICE constexpr std::uint32_t tile_bytes(int rows, int columns) {
     return static_cast<std::uint32_t>(rows * columns) * 2;
@@ -78,7 +80,9 @@ inline bool has_pairs(const gated::Call& call) {
            (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(gates) % 8 == 0);
 }
 
-void launch_prepare(const Part& p, cudaStream_t stream);
+// after: the kernel before it in the stream is the sweep over the part before, and the first one may begin before that
+// one has ended: what it reads was there before both.
+void launch_prepare(const Part& p, cudaStream_t stream, bool after = false);
 void launch_sweep(const Part& p, cudaStream_t stream);
 
 }  // namespace causeway::gpu::channels

@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "gpu/gated/channels/gates.cuh"
+#include "gpu/gated/channels/inverse.cuh"
 #include "gpu/gated/channels/operands.cuh"
 #include "gpu/gated/channels/own_part.cuh"
 #include "gpu/gated/fma.cuh"
@@ -15,65 +16,86 @@ namespace {
 
 using gated::head_of;
 
-constexpr int prepare_threads = 256;
+// Two blocks of so many are all that a multiprocessor has registers for. With half as many, and twice the tokens to a
+// thread, the delta rule took 2 % longer, and calls without it 5 % less.
+constexpr int prepare_threads = 512, prepare_warps = prepare_threads / 32;
+constexpr int own_tokens = 8, halves = C / own_tokens;  // of a thread; as many halves of sub-blocks
 // As large as a key times the inverse of its gates may become: BFloat16 ends at 2^128.
 constexpr float largest_key = 0x1p120f;
 
+template <int DK, bool delta>
+struct PrepareShared;
 template <int DK>
-struct PrepareShared {
+struct PrepareShared<DK, false> {
     static constexpr uint32_t pitch = pitch_of(DK);
-    // k times e^{-L}; then e^{T - L} for sub-blocks 0 ... 2; that times e^{T of the next one} for 0 and 1; times two
-    // for 0. The fourth part serves U0: V lies here once the scores are there.
+    // k, then k times e^{-L}; e^{T - L} for sub-blocks 0 ... 2; that times e^{T of the next one} for 0 and 1; times two
+    // for 0. All four parts serve V once the scores are there.
     unsigned char inverse[C * pitch], near[48 * pitch], far[32 * pitch], farthest[16 * pitch];
-    unsigned char K[C * pitch], Q[C * pitch];  // times e^L; K later times e^G
-    float M[C][C + 4];                         // β M, then the inverse of I + β M
-    float X[16][52];
-    unsigned char P[C * pitch_of(C)];  // that inverse times β of its columns
-    float total[blocks][DK];           // T: sums of the gates of a sub-block, base 2
+    unsigned char Q[C * pitch];             // q, then that times scale and e^L; W once the scores are there
+    unsigned char scores[C * pitch_of(C)];  // A as its tile lies in memory; then P
+    float total[halves][DK];                // sums of the gates of half a sub-block, base 2
+    int by_pairs[blocks];                   // a sub-block whose gates or keys are too large for `inverse`
+};
+template <int DK>
+struct PrepareShared<DK, true> : PrepareShared<DK, false> {
+    unsigned char K[C * pitch_of(DK)];  // times e^L, later e^G
+    Triangle M;                         // β M, of which the blocks on the diagonal become their inverses; then U0
     float beta[C];
-    int by_pairs[blocks];  // a sub-block whose gates or keys are too large for `inverse`
 };
 
-// paired: rows of k, q and g are pairs of elements, aligned. made: gates are made of a projection, paired.
-template <int DK, bool paired, bool made>
+// paired: rows of g are pairs of elements, aligned. made: gates are made of a projection, paired.
+template <int DK, bool delta, bool paired, bool made>
 struct Prepare {
-    static constexpr int pairs = DK / 2;  // of channels: a thread has one, of the 16 tokens of a sub-block
-    using Shared = PrepareShared<DK>;
+    static constexpr int pairs = DK / 2;  // of channels: a thread has one, of the tokens of half a sub-block
+    using Sums = float2[own_tokens];
+    using Shared = PrepareShared<DK, delta>;
+    static constexpr uint32_t pitch = Shared::pitch, value_pitch = pitch_of(128);
+    static constexpr KeyTiles keys{DK, delta};
     Shared& s;
     const Part& p;
     const gated::Call& call;
     const int64_t bh, chunk, b, h, start, tile;
     const int n;
-    const bool delta;
-    const KeyTiles keys;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int channel = threadIdx.x % pairs * 2, I = threadIdx.x / pairs;  // of this thread
-    const bool has_channels = I < blocks;
+    const int channel = threadIdx.x % pairs * 2, half = threadIdx.x / pairs, I = half / 2;  // of this thread
+    const bool has_channels = half < halves;
 
     // tile: which chunk of which head.
     __device__ __forceinline__ Prepare(const Part& p, Shared& s, uint32_t tile)
         : s(s),
           p(p),
           call(p.call),
-          bh(tile / p.chunks),
-          chunk(tile % p.chunks),
-          b(bh / call.heads),
-          h(bh % call.heads),
+          bh(tile / static_cast<uint32_t>(p.chunks)),
+          chunk(tile % static_cast<uint32_t>(p.chunks)),
+          b(static_cast<uint32_t>(bh) / static_cast<uint32_t>(call.heads)),
+          h(static_cast<uint32_t>(bh) % static_cast<uint32_t>(call.heads)),
           start(p.first + chunk * C),
           tile(tile),
-          n(static_cast<int>(min(p.first + p.tokens - start, int64_t{C}))),
-          delta(call.beta != nullptr),
-          keys(DK, delta) {}
+          n(static_cast<int>(min(p.first + p.tokens - start, int64_t{C}))) {}
 
     __device__ __forceinline__ const char* row(const gated::Operand& x, int64_t head, int t) const {
         return head_of(x, b, head) + (start + t) * x.token;
     }
-    __device__ __forceinline__ static void put(unsigned char* to, int t, int channel, float x, float y) {
-        *reinterpret_cast<uint32_t*>(to + t * Shared::pitch + channel * 2) = pack(E{}, x, y);
+    // The two elements of this thread's channels in a row of shared memory.
+    __device__ __forceinline__ uint32_t& pair_of(unsigned char* matrix, int t) const {
+        return *reinterpret_cast<uint32_t*>(matrix + t * pitch + channel * 2);
     }
-
-    __device__ __forceinline__ static void put_tile(unsigned char* tile, int t, int channel, float x, float y) {
-        *reinterpret_cast<uint32_t*>(tile + tile_at<DK>(t, channel)) = pack(E{}, x, y);
+    // f(i, t, elements) for the i-th of this thread's tokens, t of the chunk: four are read at once, before any is
+    // written.
+    template <class F>
+    __device__ __forceinline__ void each_token(unsigned char* matrix, F&& f) const {
+#pragma unroll
+        for (int first = 0; first < own_tokens; first += 4) {
+            const int t = half * own_tokens + first;
+            uint32_t x[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) x[i] = pair_of(matrix, t + i);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) f(first + i, t + i, unpack(E{}, x[i]));
+        }
+    }
+    __device__ __forceinline__ void put_tile(unsigned char* tile, int t, float2 x) const {
+        *reinterpret_cast<uint32_t*>(tile + tile_at<DK>(t, channel)) = pack(E{}, x.x, x.y);
     }
 
     __device__ __forceinline__ unsigned char* key_tiles() const { return p.keys + tile * keys.bytes; }
@@ -85,76 +107,71 @@ struct Prepare {
     }
 
     // The gates of this thread's tokens at two channels, made of a projection.
-    __device__ __forceinline__ void make_gates(float2 (&g)[16], int first, int column) const {
+    __device__ __forceinline__ void make_gates(Sums& g, int first, int column) const {
         const Projection& projection = call.projection;
         const int64_t at = (bh * call.N + start) * call.gates + column;
         if (projection.type == Type::Float32) {
             const float* from = static_cast<const float*>(projection.a) + at;
 #pragma unroll
-            for (int t = 0; t < 16; ++t)
+            for (int t = 0; t < own_tokens; ++t)
                 g[t] = *reinterpret_cast<const float2*>(from + int64_t{min(first + t, n - 1)} * call.gates);
         } else {
             const E* from = static_cast<const E*>(projection.a) + at;
-            uint32_t x[16];
+            uint32_t x[own_tokens];
 #pragma unroll
-            for (int t = 0; t < 16; ++t)
+            for (int t = 0; t < own_tokens; ++t)
                 x[t] = *reinterpret_cast<const uint32_t*>(from + int64_t{min(first + t, n - 1)} * call.gates);
 #pragma unroll
-            for (int t = 0; t < 16; ++t) g[t] = unpack(E{}, x[t]);
+            for (int t = 0; t < own_tokens; ++t) g[t] = unpack(E{}, x[t]);
         }
         const MadeGates gate(projection, bh, call.gates);
         const float2 bias = gate.bias ? float2{gate.bias[column], gate.bias[column + 1]} : float2{0.0f, 0.0f};
 #pragma unroll
-        for (int t = 0; t < 16; ++t) g[t] = {gate(g[t].x + bias.x), gate(g[t].y + bias.y)};
+        for (int t = 0; t < own_tokens; ++t) g[t] = {gate(g[t].x + bias.x), gate(g[t].y + bias.y)};
     }
     // The gates of this thread's tokens at its two channels, base 2; 0 past the end. Nothing that is loaded is waited
     // for before the last load: branches stand outside.
-    __device__ __forceinline__ void load_gates(float2 (&g)[16]) const {
+    __device__ __forceinline__ void load_gates(Sums& g) const {
         const float* from = call.g + (bh * call.N + start) * call.gates;
-        const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
+        const int first = half * own_tokens, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
                   next = min(channel + 1, call.dk - 1);
         if constexpr (made) {
             make_gates(g, first, column);
         } else if (call.gates <= 1) {  // one for all channels
 #pragma unroll
-            for (int t = 0; t < 16; ++t) {
+            for (int t = 0; t < own_tokens; ++t) {
                 const float gate = call.gates == 1 ? from[min(first + t, n - 1)] : 0.0f;
                 g[t] = {gate, gate};
             }
         } else {
 #pragma unroll
-            for (int t = 0; t < 16; ++t) {
+            for (int t = 0; t < own_tokens; ++t) {
                 const float* at = from + static_cast<int64_t>(min(first + t, n - 1)) * call.gates;
                 if constexpr (paired) g[t] = *reinterpret_cast<const float2*>(at + column);
                 else g[t] = {at[column], at[next]};
             }
         }
 #pragma unroll
-        for (int t = 0; t < 16; ++t) {
+        for (int t = 0; t < own_tokens; ++t) {
             const bool there = first + t < n;
             g[t] = {there && channel < call.dk ? gate_base_2(g[t].x) : 0.0f,
                     there && channel + 1 < call.dk ? gate_base_2(g[t].y) : 0.0f};
         }
     }
-    // The elements of k or q there.
-    __device__ __forceinline__ void load_elements(uint32_t (&to)[16], const gated::Operand& x, int64_t head) const {
-        const char* from = head_of(x, b, head) + start * x.token;
-        const int first = I * 16, column = paired ? min(channel, call.dk - 2) : min(channel, call.dk - 1),
-                  next = min(channel + 1, call.dk - 1);
+    // Starts the copy of the rows of k or q.
+    __device__ __forceinline__ void copy_keys(unsigned char* to, const gated::Operand& x, int64_t head) const {
+        const char* const start = row(x, head, 0);
+        if (!x.whole) return copy_rows<C, DK, prepare_threads>(to, pitch, start, x.token, n, call.dk, false);
+        constexpr int pieces = DK / 8, rows = prepare_threads / pieces;
+        const int t = threadIdx.x / pieces, c = threadIdx.x % pieces * 8, inside = c < call.dk ? n - t : 0;
+        const char* from = start + t * x.token + c * 2;
+        const uint32_t at = ptx::shared_address(to) + t * pitch + c * 2;
 #pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const char* at = from + min(first + t, n - 1) * x.token;
-            if constexpr (paired) to[t] = *reinterpret_cast<const uint32_t*>(at + column * 2);
-            else {
-                const auto* elements = reinterpret_cast<const uint16_t*>(at);
-                to[t] = elements[column] | static_cast<uint32_t>(elements[next]) << 16;
-            }
+        for (int i = 0; i < C; i += rows) {
+            cp_async<16>(at + i * pitch, i < inside ? from : start, i < inside);
+            from += rows * x.token;
         }
-        const uint32_t inside = channel + 1 < call.dk ? 0xFFFFFFFFu : channel < call.dk ? 0xFFFFu : 0u;
-#pragma unroll
-        for (int t = 0; t < 16; ++t) to[t] = first + t < n ? to[t] & inside : 0u;
     }
-
     // The scores of a sub-block's tokens i >= j, gate by gate: for gates of any size, by a whole warp. Lane 0 writes
     // put(i, j, score times factor[i] (null: scale)), j < i + diagonal.
     template <class Put>
@@ -194,26 +211,30 @@ struct Prepare {
 
     // Block (I, J) of X Kᵀ ⊙ Λ, X in shared memory times e^L.
     __device__ __forceinline__ void score_block(float (&d)[2][4], const unsigned char* X, int I, int J) const {
-        const unsigned char* keys = I == J       ? s.inverse + J * 16 * Shared::pitch
-                                    : I == J + 1 ? s.near + J * 16 * Shared::pitch
-                                    : I == J + 2 ? s.far + J * 16 * Shared::pitch
+        const unsigned char* keys = I == J       ? s.inverse + J * 16 * pitch
+                                    : I == J + 1 ? s.near + J * 16 * pitch
+                                    : I == J + 2 ? s.far + J * 16 * pitch
                                                  : s.farthest;
         const uint32_t x = ptx::shared_address(X), k = ptx::shared_address(keys);
+        uint32_t a[2][4], f[2][4];
+        const auto load = [&](int c) {
+            load_a(a[c / 16 % 2], x, pitch, I * 16, c, lane);
+            load_b_transposed(f[c / 16 % 2], k, pitch, c, 0, lane);
+        };
+        load(0);
 #pragma unroll
         for (int c = 0; c < DK; c += 16) {
-            uint32_t a[4], f[4];
-            load_a(a, x, Shared::pitch, I * 16, c, lane);
-            load_b_transposed(f, k, Shared::pitch, c, 0, lane);
-            multiply(d, a, f);
+            if (c + 16 < DK) load(c + 16);  // ahead of the products, which the assembler keeps in order
+            multiply(d, a[c / 16 % 2], f[c / 16 % 2]);
         }
     }
 
-    // The i-th block of A of a head of queries, to memory, zeros above its diagonal.
+    // The i-th block of A of a head of queries, zeros above its diagonal.
     __device__ __forceinline__ void write_scores(int i, int query) const {
         int I, J;
         block_of(i, I, J);
-        unsigned char* A = query_tiles(query) + QueryTiles(DK).A_at;
-        const auto at = [=](int r, int c) { return A + tile_at<C>(I * 16 + r, J * 16 + c); };
+        unsigned char* const scores = s.scores;  // not `this`, which would have to lie in memory for score_pairs
+        const auto at = [=](int r, int c) { return scores + tile_at<C>(I * 16 + r, J * 16 + c); };
         if (I == J && s.by_pairs[I]) {
             score_pairs_of(
                 call.q, h * call.group + query, I,
@@ -233,14 +254,21 @@ struct Prepare {
             }
         }
     }
+    // The blocks of A above those on its diagonal: the sweep multiplies by all of it.
+    __device__ __forceinline__ void clear_scores() const {
+        for (int i = threadIdx.x; i < C * C / 8; i += prepare_threads) {
+            const int r = i / (C / 8), c = i % (C / 8) * 8;
+            if (c / 16 > r / 16) *reinterpret_cast<uint4*>(s.scores + tile_at<C>(r, c)) = uint4{};
+        }
+    }
     // The i-th block of β M, to shared memory, zeros on and above the diagonal.
     __device__ __forceinline__ void write_triangle(int i) const {
         int I, J;
         block_of(i, I, J);
         if (I == J && s.by_pairs[I]) {
-            float* M = &s.M[I * 16][J * 16];
+            float* const M = &s.M[I * 16][J * 16];
             score_pairs_of(
-                call.k, h, I, [=](int r, int c, float score) { M[r * (C + 4) + c] = score; }, s.beta + I * 16, 0);
+                call.k, h, I, [=](int r, int c, float score) { M[r * (C + 8) + c] = score; }, s.beta + I * 16, 0);
             return;
         }
         float d[2][4] = {};
@@ -248,243 +276,220 @@ struct Prepare {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int r = lane / 4 + 8 * (e / 2), c = 8 * half + lane % 4 * 2 + e % 2;
-                s.M[I * 16 + r][J * 16 + c] = I > J || c < r ? s.beta[I * 16 + r] * d[half][e] : 0.0f;
+            for (int i2 = 0; i2 < 2; ++i2) {
+                const int r = lane / 4 + 8 * i2, c = 8 * half + lane % 4 * 2;
+                const float beta = s.beta[I * 16 + r];
+                const float2 x = {beta * d[half][2 * i2], beta * d[half][2 * i2 + 1]};
+                *reinterpret_cast<float2*>(&s.M[I * 16 + r][J * 16 + c]) =
+                    I > J ? float2{ptx::round_to_tf32(x.x), ptx::round_to_tf32(x.y)}
+                          : float2{c < r ? x.x : 0.0f, c + 1 < r ? x.y : 0.0f};
             }
         }
     }
 
-    // Keys and gates: into shared memory what the scores take, Kw and `last` to memory. sum: L of this thread's tokens
-    // and channels; before: the product of the gates of the sub-blocks before.
-    __device__ __forceinline__ void write_keys(const uint32_t (&k)[16], const float2 (&sum)[16]) const {
-        bool fits = true;
-#pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const float2 x = unpack(E{}, k[t]);
-            const float2 up = {x.x * ptx::ex2_approx(-sum[t].x), x.y * ptx::ex2_approx(-sum[t].y)};
-            fits = fits && fabsf(up.x) <= largest_key && fabsf(up.y) <= largest_key;
-            put(s.inverse, I * 16 + t, channel, up.x, up.y);
-            if (delta) put(s.K, I * 16 + t, channel, x.x * ptx::ex2_approx(sum[t].x), x.y * ptx::ex2_approx(sum[t].y));
-        }
-        if (!fits) s.by_pairs[I] = 1;
-        s.total[I][channel] = sum[15].x, s.total[I][channel + 1] = sum[15].y;
+    static __device__ __forceinline__ float2 times(float2 x, float2 y) { return {x.x * y.x, x.y * y.y}; }
+    static __device__ __forceinline__ float2 power(float2 x) { return {ptx::ex2_approx(x.x), ptx::ex2_approx(x.y)}; }
+    static __device__ __forceinline__ float2 plus(float2 x, float2 y) { return {x.x + y.x, x.y + y.y}; }
+    __device__ __forceinline__ float2 total_of(int half) const {
+        return *reinterpret_cast<const float2*>(&s.total[half][channel]);
     }
     // The product of the gates of sub-blocks from ... to - 1, at this thread's channels.
     __device__ __forceinline__ float2 product(int from, int to) const {
         float2 x{0, 0};
 #pragma unroll
-        for (int i = 0; i < blocks; ++i) {
-            if (i < from || i >= to) continue;
-            x.x += s.total[i][channel], x.y += s.total[i][channel + 1];
-        }
-        return {ptx::ex2_approx(x.x), ptx::ex2_approx(x.y)};
+        for (int i = 0; i < blocks; ++i)
+            if (i >= from && i < to) x = plus(x, plus(total_of(2 * i), total_of(2 * i + 1)));
+        return power(x);
     }
-    __device__ __forceinline__ void write_far_keys(const uint32_t (&k)[16], const float2 (&sum)[16]) const {
-        const float2 next = product(I + 1, I + 2), two = product(I + 1, I + 3), rest = product(I + 1, blocks);
-        unsigned char* Kw = key_tiles();
-#pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const float2 x = unpack(E{}, k[t]);
-            const float2 y = {x.x * ptx::ex2_approx(sum[15].x - sum[t].x), x.y * ptx::ex2_approx(sum[15].y - sum[t].y)};
-            const int token = I * 16 + t;
-            if (I < 3) put(s.near, token, channel, y.x, y.y);
-            if (I < 2) put(s.far, token, channel, y.x * next.x, y.y * next.y);
-            if (I < 1) put(s.farthest, token, channel, y.x * two.x, y.y * two.y);
-            put_tile(Kw, token, channel, y.x * rest.x, y.y * rest.y);
-        }
-        if (I == blocks - 1) *reinterpret_cast<float2*>(key_tiles() + keys.last_at + channel * 4) = product(0, blocks);
+    // Keys of this thread's tokens and channels, in their place what the scores take; Kw and `last` to memory. sum: L.
+    __device__ __forceinline__ void write_keys(const Sums& sum) const {
+        const float2 next = product(I + 1, I + 2), two = product(I + 1, I + 3), rest = product(I + 1, blocks),
+                     all = plus(total_of(2 * I), total_of(2 * I + 1));
+        unsigned char* const Kw = key_tiles();
+        bool fits = true;
+        each_token(s.inverse, [&](int i, int t, float2 k) {
+            const float2 up = times(k, power({-sum[i].x, -sum[i].y})),
+                         y = times(k, power({all.x - sum[i].x, all.y - sum[i].y}));
+            fits = fits && fabsf(up.x) <= largest_key && fabsf(up.y) <= largest_key;
+            pair_of(s.inverse, t) = pack(E{}, up.x, up.y);
+            if constexpr (delta) {
+                const float2 x = times(k, power(sum[i]));
+                pair_of(s.K, t) = pack(E{}, x.x, x.y);
+            }
+            if (I < 3) pair_of(s.near, t) = pack(E{}, y.x, y.y);
+            if (I < 2) pair_of(s.far, t) = pack(E{}, y.x * next.x, y.y * next.y);
+            if (I < 1) pair_of(s.farthest, t) = pack(E{}, y.x * two.x, y.y * two.y);
+            put_tile(Kw, t, times(y, rest));
+        });
+        if (!fits) s.by_pairs[I] = 1;
+        if (half == halves - 1) *reinterpret_cast<float2*>(Kw + keys.last_at + channel * 4) = product(0, blocks);
+    }
+    // Queries there, in their place times scale and e^L; Qe to memory.
+    __device__ __forceinline__ void write_queries(const Sums& sum, int query) const {
+        const float2 before = product(0, I);
+        unsigned char* const Qe = query_tiles(query);
+        each_token(s.Q, [&](int i, int t, float2 q) {
+            const float2 up = power(sum[i]), y = {call.scale * q.x * up.x, call.scale * q.y * up.y};
+            pair_of(s.Q, t) = pack(E{}, y.x, y.y);
+            put_tile(Qe, t, times(y, before));
+        });
     }
 
-    // One head of queries: scale · Q times e^L into shared memory, Qe to memory.
-    __device__ __forceinline__ void write_queries(const uint32_t (&q)[16], const float2 (&sum)[16], float2 before,
-                                                  int query) const {
-        unsigned char* Qe = query_tiles(query);
-#pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            const float2 x = unpack(E{}, q[t]);
-            const float2 y = {call.scale * x.x * ptx::ex2_approx(sum[t].x),
-                              call.scale * x.y * ptx::ex2_approx(sum[t].y)};
-            put(s.Q, I * 16 + t, channel, y.x, y.y);
-            put_tile(Qe, I * 16 + t, channel, y.x * before.x, y.y * before.y);
+    // By all threads, after a barrier: a tile from shared memory to memory. The copy engine, which would leave them
+    // free, took a fifth of the kernel's time to read W and U0 (docs/kernels/gated.md).
+    static __device__ __forceinline__ void store_tile(unsigned char* to, const unsigned char* from, uint32_t bytes) {
+        for (uint32_t i = threadIdx.x * 16; i < bytes; i += prepare_threads * 16)
+            *reinterpret_cast<uint4*>(to + i) = *reinterpret_cast<const uint4*>(from + i);
+    }
+    // By all threads: a head of queries, whose copy has been started; with the first one β M, too. A to memory.
+    template <bool first>
+    __device__ __forceinline__ void make_scores(const Sums& sum, int query) const {
+        const bool there = query < call.group;
+        constexpr bool triangle = delta && first;
+        if (!first) {
+            cp_async_wait_all();
+            __syncthreads();
+        }
+        if (has_channels && there) write_queries(sum, query);
+        __syncthreads();
+        for (int i = warp + (there ? 0 : 10); i < (triangle ? 20 : 10); i += prepare_warps) {
+            if (i < 10) write_scores(i, query);
+            else if constexpr (triangle) write_triangle(i - 10);
+        }
+        __syncthreads();
+        if (there) store_tile(query_tiles(query) + QueryTiles(DK).A_at, s.scores, tile_bytes(C, C));
+        if (query + 1 < call.group) copy_keys(s.Q, call.q, h * call.group + query + 1);
+    }
+
+    // V to its tiles, where the sweep cannot read it as it is.
+    __device__ __forceinline__ void copy_values() const {
+        for (int i = threadIdx.x; i < C * p.DV / 2; i += prepare_threads) {
+            const int t = i / (p.DV / 2), c = i % (p.DV / 2) * 2;
+            *reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes +
+                                         tile_at<sweep_columns>(t, c % sweep_columns)) =
+                t < n ? load_pair(row(call.v, h, t), c, call.dv) : 0u;
         }
     }
 
     // K times e^L becomes K times e^G.
-    __device__ __forceinline__ void decay_keys(float2 before) const {
-#pragma unroll
-        for (int t = 0; t < 16; ++t) {
-            auto* at = reinterpret_cast<uint32_t*>(s.K + (I * 16 + t) * Shared::pitch + channel * 2);
-            const float2 x = unpack(E{}, *at);
-            *at = pack(E{}, x.x * before.x, x.y * before.y);
-        }
+    __device__ __forceinline__ void decay_keys() const {
+        const float2 before = product(0, I);
+        each_token(s.K, [&](int, int t, float2 k) {
+            const float2 x = times(k, before);
+            pair_of(s.K, t) = pack(E{}, x.x, x.y);
+        });
     }
-
-    // to += Σ_m a[m] X[m · pitch ...], m < n: four columns of a row of a product of matrices in Float32.
-    __device__ __forceinline__ static void add_row(float4& to, const float* a, const float* X, int pitch, int n) {
-        for (int m = 0; m < n; m += 4) {
-            const float4 f = *reinterpret_cast<const float4*>(a + m);
-            const float factors[4] = {f.x, f.y, f.z, f.w};
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const float4 x = *reinterpret_cast<const float4*>(X + (m + i) * pitch);
-                to = {fmaf(factors[i], x.x, to.x), fmaf(factors[i], x.y, to.y), fmaf(factors[i], x.z, to.z),
-                      fmaf(factors[i], x.w, to.w)};
-            }
-        }
-    }
-    // s.M, from β M to the inverse of I + β M: the blocks on the diagonal by substitution, a column to a lane; then row
-    // of blocks by row of blocks, T_IJ = -T_II Σ_{J<=m<I} (β M)_Im T_mJ, four columns of a row to a thread.
+    // P, where A was; the inverse of I + β M to memory, where it is asked for.
     __device__ __forceinline__ void invert() const {
-        if (warp < blocks) {
-            const int first = warp * 16, column = lane % 16;
-            float x[16];
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                float sum = i == column ? 1.0f : 0.0f;
-#pragma unroll
-                for (int m = 0; m < i; m += 4) {
-                    const float4 f = *reinterpret_cast<const float4*>(&s.M[first + i][first + m]);
-                    const float row[4] = {f.x, f.y, f.z, f.w};
-#pragma unroll
-                    for (int k = 0; k < 4; ++k)
-                        if (m + k < i) sum = fmaf(-row[k], x[m + k], sum);
-                }
-                x[i] = i < column ? 0.0f : sum;
-            }
-            __syncwarp();
-            if (lane < 16) {
-#pragma unroll
-                for (int i = 0; i < 16; ++i) s.M[first + i][first + column] = x[i];
-            }
-        }
+        if (warp < blocks) invert_diagonal(s.M, warp, lane);
         __syncthreads();
-        const int r = threadIdx.x % 16, c = threadIdx.x / 16 * 4;
-#pragma unroll 1
-        for (int I = 1; I < blocks; ++I) {
-            const int width = 16 * I, first = c / 16 * 16;
-            float4 sum{0, 0, 0, 0}, out{0, 0, 0, 0};
-            if (c < width) {
-                add_row(sum, &s.M[width + r][first], &s.M[first][c], C + 4, width - first);
-                *reinterpret_cast<float4*>(&s.X[r][c]) = sum;
-            }
-            __syncthreads();
-            if (c < width) {
-                add_row(out, &s.M[width + r][width], &s.X[0][c], 52, 16);
-                *reinterpret_cast<float4*>(&s.M[width + r][c]) = {-out.x, -out.y, -out.z, -out.w};
-            }
-            __syncthreads();
-        }
-    }
-
-    // 16 rows of P times a matrix of `columns` columns in shared memory. put(t, c, pair) takes the products.
-    template <class Put>
-    __device__ __forceinline__ void multiply_inverse(const unsigned char* X, uint32_t pitch, int columns, int I,
-                                                     Put&& put) const {
-        const uint32_t at = ptx::shared_address(X), P = ptx::shared_address(s.P);
-        uint32_t a[blocks][4];
+        if (warp < blocks) {
+            const int J = warp;
+            const float beta0 = s.beta[J * 16 + lane / 4], beta1 = s.beta[J * 16 + lane / 4 + 8];
+            const uint32_t P = ptx::shared_address(s.scores), T = ptx::shared_address(s.Q);
+            TransposedBlock column[blocks];
+            invert_column(column, s.M, J, lane);
 #pragma unroll
-        for (int k = 0; k < blocks; ++k) load_a(a[k], P, pitch_of(C), I * 16, k * 16, lane);
-        for (int c = 0; c < columns; c += 16) {
+            for (int I = 0; I < blocks; ++I) {
+                store_block(column[I], beta0, beta1, lane,
+                            [=](int r, int c) { return P + (I * 16 + r) * pitch_of(C) + (J * 16 + c) * 2; });
+                if (p.inverse)
+                    store_block(column[I], 1.0f, 1.0f, lane,
+                                [=](int r, int c) { return T + tile_at<C>(I * 16 + r, J * 16 + c); });
+            }
+        }
+        if (!p.inverse) return;
+        __syncthreads();
+        store_tile(p.inverse + tile * inverse_bytes, s.Q, inverse_bytes);
+    }
+    // P times the 16 columns from `column` on of a matrix in shared memory, to a tile there: at(row, column).
+    template <class At>
+    __device__ __forceinline__ void multiply_inverse(const unsigned char* X, uint32_t X_pitch, int column,
+                                                     At&& at) const {
+        const uint32_t from = ptx::shared_address(X), P = ptx::shared_address(s.scores);
+        uint32_t f[blocks][4];
+#pragma unroll
+        for (int k = 0; k < blocks; ++k) load_b(f[k], from, X_pitch, k * 16, column, lane);
+#pragma unroll
+        for (int I = 0; I < blocks; ++I) {
+            uint32_t a[blocks][4];
             float d[2][4] = {};
 #pragma unroll
-            for (int k = 0; k < blocks; ++k) {
-                if (k > I) break;
-                uint32_t f[4];
-                load_b(f, at, pitch, k * 16, c, lane);
-                multiply(d, a[k], f);
-            }
+            for (int k = 0; k <= I; ++k) load_a(a[k], P, pitch_of(C), I * 16, k * 16, lane);
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-#pragma unroll
-                for (int i = 0; i < 2; ++i)
-                    put(I * 16 + lane / 4 + 8 * i, c + 8 * half + lane % 4 * 2,
-                        pack(E{}, d[half][2 * i], d[half][2 * i + 1]));
-            }
+            for (int k = 0; k <= I; ++k) multiply(d, a[k], f[k]);
+            ptx::stmatrix_x4(at(I * 16 + lane % 16, column + lane / 16 * 8), pack(E{}, d[0][0], d[0][1]),
+                             pack(E{}, d[0][2], d[0][3]), pack(E{}, d[1][0], d[1][1]), pack(E{}, d[1][2], d[1][3]));
         }
     }
-    // Column c of row t of U0 or V in its tile.
-    __device__ __forceinline__ uint32_t* value_at(int t, int c) const {
-        return reinterpret_cast<uint32_t*>(value_tiles() + c / sweep_columns * value_bytes +
-                                           tile_at<sweep_columns>(t, c % sweep_columns));
+    // W and U0: a warp has 16 columns of one of them.
+    __device__ __forceinline__ void write_updates() const {
+        static_assert(prepare_warps == 2 * 128 / 16);
+        const uint32_t W = ptx::shared_address(s.Q), U0 = ptx::shared_address(s.M);
+        const int column = warp % 8 * 16;
+        if (warp < 8 && column < DK)
+            multiply_inverse(s.K, pitch, column, [=](int t, int c) { return W + tile_at<DK>(t, c); });
+        if (warp >= 8 && column < p.DV)
+            multiply_inverse(s.inverse, value_pitch, column, [=](int t, int c) {
+                return U0 + c / sweep_columns * value_bytes + tile_at<sweep_columns>(t, c % sweep_columns);
+            });
+        __syncthreads();
+        store_tile(key_tiles() + keys.W_at, s.Q, tile_bytes(C, DK));
+        store_tile(value_tiles(), reinterpret_cast<const unsigned char*>(s.M),
+                   static_cast<uint32_t>(p.DV / sweep_columns) * value_bytes);
     }
 
     __device__ __forceinline__ void run() const {
+        static_assert(160 * pitch >= C * value_pitch && sizeof(Triangle) >= C * 128 * 2);
+        copy_keys(s.inverse, call.k, h);
+        if (call.group > 0) copy_keys(s.Q, call.q, h * call.group);
         if (threadIdx.x < blocks) s.by_pairs[threadIdx.x] = 0;
-        if (threadIdx.x < C) {
-            const float beta = delta && threadIdx.x < n ? call.beta[bh * call.N + start + threadIdx.x] : 0.0f;
-            s.beta[threadIdx.x] = p.inverse && threadIdx.x < n && beta == 0.0f ? least_beta : beta;
-        }
-        uint32_t k[16], q[16] = {};
-        float2 sum[16], before;
+        clear_scores();
+        float beta = 0;
+        if (delta && threadIdx.x < n) beta = call.beta[bh * call.N + start + threadIdx.x];
+        Sums sum;
         if (has_channels) {
             load_gates(sum);
-            load_elements(k, call.k, h);
-            if (call.group > 0) load_elements(q, call.q, h * call.group);
 #pragma unroll
-            for (int t = 1; t < 16; ++t) sum[t] = {sum[t - 1].x + sum[t].x, sum[t - 1].y + sum[t].y};
+            for (int t = 1; t < own_tokens; ++t) sum[t] = plus(sum[t - 1], sum[t]);
+            *reinterpret_cast<float2*>(&s.total[half][channel]) = sum[own_tokens - 1];
         }
-        __syncthreads();
-        if (has_channels) write_keys(k, sum);
-        __syncthreads();
-        if (has_channels) {
-            before = product(0, I);
-            write_far_keys(k, sum);
-        }
-        for (int query = 0; query < max(call.group, 1); ++query) {
-            const bool there = query < call.group, first = query == 0 && delta;
-            if (has_channels && there) {
-                if (query > 0) load_elements(q, call.q, h * call.group + query);
-                write_queries(q, sum, before, query);
-            }
-            __syncthreads();
-            for (int i = warp + (there ? 0 : 10); i < (first ? 20 : 10); i += prepare_threads / 32) {
-                if (i < 10) write_scores(i, query);
-                else write_triangle(i - 10);
-            }
-            __syncthreads();
-        }
-        if (!delta) {
-            if (!p.values) return;
-            for (int i = threadIdx.x; i < C * p.DV / 2; i += prepare_threads) {
-                const int t = i / (p.DV / 2), c = i % (p.DV / 2) * 2;
-                *value_at(t, c) = t < n ? load_pair(row(call.v, h, t), c, call.dv) : 0u;
-            }
-            return;
-        }
-        constexpr uint32_t value_pitch = pitch_of(128);
-        static_assert(sizeof(s.inverse) + sizeof(s.near) + sizeof(s.far) + sizeof(s.farthest) >= C * value_pitch);
-        copy_rows<C, 128, prepare_threads>(s.inverse, value_pitch, row(call.v, h, 0), call.v.token, n, call.dv,
-                                           call.v.whole);
-        if (has_channels) decay_keys(before);
-        invert();
-        for (int i = threadIdx.x; i < C * C / 2; i += prepare_threads) {
-            const int r = i / (C / 2), c = i % (C / 2) * 2;
-            const bool there = c / 16 <= r / 16;
-            *reinterpret_cast<uint32_t*>(s.P + r * pitch_of(C) + c * 2) =
-                there ? pack(E{}, s.M[r][c] * s.beta[c], s.M[r][c + 1] * s.beta[c + 1]) : 0u;
-            if (p.inverse)
-                *reinterpret_cast<uint32_t*>(p.inverse + tile * inverse_bytes + tile_at<C>(r, c)) =
-                    there ? pack(E{}, s.M[r][c], s.M[r][c + 1]) : 0u;
+        if constexpr (delta) {
+            if (threadIdx.x < C) s.beta[threadIdx.x] = p.inverse && threadIdx.x < n && beta == 0.0f ? least_beta : beta;
         }
         cp_async_wait_all();
         __syncthreads();
-        unsigned char* W = key_tiles() + keys.W_at;
-        if (warp < blocks)
-            multiply_inverse(s.K, Shared::pitch, DK, warp, [&](int t, int c, uint32_t x) {
-                *reinterpret_cast<uint32_t*>(W + tile_at<DK>(t, c)) = x;
-            });
-        else
-            multiply_inverse(s.inverse, value_pitch, p.DV, warp - blocks,
-                             [&](int t, int c, uint32_t x) { *value_at(t, c) = x; });
+        ptx::griddepcontrol_wait();  // nobody reads the tiles of the part before any more
+        if (has_channels) {
+            if (half % 2 == 1) {
+                const float2 first = total_of(half - 1);
+#pragma unroll
+                for (float2& x : sum) x = plus(first, x);
+            }
+            write_keys(sum);
+        }
+        make_scores<true>(sum, 0);
+        for (int query = 1; query < call.group; ++query) make_scores<false>(sum, query);
+        if constexpr (delta) {
+            copy_rows<C, 128, prepare_threads>(s.inverse, value_pitch, row(call.v, h, 0), call.v.token, n, call.dv,
+                                               call.v.whole);
+            if (has_channels) decay_keys();
+            invert();
+            cp_async_wait_all();
+            __syncthreads();
+            write_updates();
+        } else if (p.values) {
+            copy_values();
+        }
     }
 };
 
 // Of packed sequences the grid goes through the chunks of the round, and for each of them through the heads.
-template <int DK, bool paired, bool made, bool packed>
+template <int DK, bool delta, bool paired, bool made, bool packed>
 __global__ __launch_bounds__(prepare_threads,
                              2) void gated_channels_prepare(const __grid_constant__ Told<packed> told) {
     extern __shared__ __align__(16) unsigned char shared[];
+    ptx::griddepcontrol_launch_dependents();
     uint32_t part = 0, tile = blockIdx.x;
     if constexpr (packed) part = told.lists.part_of_chunk[blockIdx.x / static_cast<uint32_t>(told.part.call.all_heads)];
     const Part& p = own_part(told, part);
@@ -492,33 +497,36 @@ __global__ __launch_bounds__(prepare_threads,
         const uint32_t heads = static_cast<uint32_t>(p.call.all_heads), chunk = blockIdx.x / heads;
         tile = blockIdx.x % heads * p.chunks + chunk - told.lists.parts[part].first_chunk;
     }
-    Prepare<DK, paired, made>(p, *reinterpret_cast<PrepareShared<DK>*>(shared), tile).run();
+    Prepare<DK, delta, paired, made>(p, *reinterpret_cast<PrepareShared<DK, delta>*>(shared), tile).run();
 }
 
-template <int DK, bool paired, bool made, class T>
-void prepare(const T& told, cudaStream_t stream) {
+template <int DK, bool delta, bool paired, bool made, class T>
+void prepare(const T& told, bool after, cudaStream_t stream) {
     constexpr bool packed = std::is_same_v<T, RoundPart>;
     const Part& p = shared_part(told);
-    launch(gated_channels_prepare<DK, paired, made, packed>, "launching gated_channels_prepare",
-           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK>), 1,
-           false, stream, told);
+    launch(gated_channels_prepare<DK, delta, paired, made, packed>, "launching gated_channels_prepare",
+           dim3(static_cast<unsigned>(p.call.all_heads * p.chunks)), prepare_threads, sizeof(PrepareShared<DK, delta>),
+           1, after, stream, told);
 }
-template <int DK, class T>
-void prepare(const T& told, cudaStream_t stream) {
+template <int DK, bool delta, class T>
+void prepare(const T& told, bool after, cudaStream_t stream) {
     const gated::Call& call = shared_part(told).call;
-    if (call.projection.a) prepare<DK, true, true>(told, stream);
-    else if (has_pairs(call)) prepare<DK, true, false>(told, stream);
-    else prepare<DK, false, false>(told, stream);
+    if (call.projection.a) prepare<DK, delta, true, true>(told, after, stream);
+    else if (has_pairs(call)) prepare<DK, delta, true, false>(told, after, stream);
+    else prepare<DK, delta, false, false>(told, after, stream);
 }
 template <class T>
-void prepare(const T& told, cudaStream_t stream) {
-    if (shared_part(told).DK == 64) prepare<64>(told, stream);
-    else prepare<128>(told, stream);
+void prepare(const T& told, bool after, cudaStream_t stream) {
+    const bool narrow = shared_part(told).DK == 64, delta = shared_part(told).call.beta != nullptr;
+    if (narrow && delta) prepare<64, true>(told, after, stream);
+    else if (narrow) prepare<64, false>(told, after, stream);
+    else if (delta) prepare<128, true>(told, after, stream);
+    else prepare<128, false>(told, after, stream);
 }
 
 }  // namespace
 
-void launch_prepare(const Part& p, cudaStream_t stream) { prepare(p, stream); }
-void launch_prepare(const RoundPart& p, cudaStream_t stream) { prepare(p, stream); }
+void launch_prepare(const Part& p, cudaStream_t stream, bool after) { prepare(p, after, stream); }
+void launch_prepare(const RoundPart& p, cudaStream_t stream) { prepare(p, false, stream); }
 
 }  // namespace causeway::gpu::channels

@@ -45,7 +45,8 @@ struct SweepBlock {
     const QueriesPipeline queries;
 
     // bh: the batch-head, where that does not follow from the number of the block.
-    __device__ __forceinline__ SweepBlock(const Part& p, Shared& s) : SweepBlock(p, s, blockIdx.x / head_blocks(p)) {}
+    __device__ __forceinline__ SweepBlock(const Part& p, Shared& s)
+        : SweepBlock(p, s, blockIdx.x / static_cast<uint32_t>(head_blocks(p))) {}
     __device__ __forceinline__ SweepBlock(const Part& p, Shared& s, int64_t bh)
         : s(s),
           p(p),
@@ -53,10 +54,10 @@ struct SweepBlock {
           wide(head_blocks(p)),
           cluster(cluster_of(p)),
           bh(bh),
-          b(bh / call.heads),
-          h(bh % call.heads),
-          rank(static_cast<int>(blockIdx.x) % cluster),
-          first_column(static_cast<int>(blockIdx.x) % wide * sweep_columns),
+          b(static_cast<uint32_t>(bh) / static_cast<uint32_t>(call.heads)),
+          h(static_cast<uint32_t>(bh) % static_cast<uint32_t>(call.heads)),
+          rank(static_cast<int>(blockIdx.x % static_cast<uint32_t>(cluster))),
+          first_column(static_cast<int>(blockIdx.x % static_cast<uint32_t>(wide)) * sweep_columns),
           delta(call.beta != nullptr),
           key_tiles(DK, delta),
           keys{ptx::shared_address(&s)},
@@ -95,13 +96,14 @@ struct SweepBlock {
     // of 64 bytes: the copy engine took twice the time for them.
     __device__ __forceinline__ void load_columns(uint32_t to, const gated::Operand& x, int64_t head, int chunk,
                                                  uint32_t bar) const {
-        const char* from = gated::head_of(x, b, head) + (p.first + int64_t{chunk} * C) * x.token + first_column * 2;
-        const int n = tokens_of(chunk);
+        const int first = lane / 4, c = lane % 4 * 8, n = first_column + c < call.dv ? tokens_of(chunk) - first : 0;
+        const char* const start = gated::head_of(x, b, head);
+        const char* from = start + (p.first + int64_t{chunk} * C + first) * x.token + (first_column + c) * 2;
+        to += tile_at<sweep_columns>(first, c);  // eight rows on, pieces lie at the same places
 #pragma unroll
-        for (int i = 0; i < C * sweep_columns / 8 / 32; ++i) {
-            const int t = i * 8 + lane / 4, c = lane % 4 * 8;
-            const bool there = t < n && first_column + c < call.dv;
-            cp_async<16>(to + tile_at<sweep_columns>(t, c), there ? from + t * x.token + c * 2 : from, there);
+        for (int t = 0; t < C; t += 8) {
+            cp_async<16>(to + tile_bytes(t, sweep_columns), t < n ? from : start, t < n);
+            from += 8 * x.token;
         }
         ptx::mbarrier_arrive_after_cp_async(bar);
     }
@@ -184,11 +186,18 @@ struct SweepBlock {
     __device__ __forceinline__ int64_t index(int r, int c) const {
         return (bh * call.dk + r) * call.dv + first_column + c;
     }
-    __device__ __forceinline__ void round_state(const State& S, unsigned char* to) const {
-        each_element([&](int r, int c, int i, int e) {
-            if (e % 2 == 0)
-                *reinterpret_cast<uint32_t*>(to + tile_at<sweep_columns>(r, c)) = pack(E{}, S[i][e], S[i][e + 1]);
-        });
+    // Where this lane's row for ldmatrix_x4 and stmatrix_x4 begins in a tile of 32 columns: of the 16 rows of `row` and
+    // the columns 16 half ... 16 half + 15, as an accumulator of 16×16 has them.
+    __device__ __forceinline__ uint32_t piece(int row, int half) const {
+        return tile_at<sweep_columns>(row + lane % 16, half * 16 + lane / 16 * 8);
+    }
+    __device__ __forceinline__ void round_state(const State& S, uint32_t to) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float(&x)[4] = S[2 * half], (&y)[4] = S[2 * half + 1];
+            ptx::stmatrix_x4(to + piece(warp * 16, half), pack(E{}, x[0], x[1]), pack(E{}, x[2], x[3]),
+                             pack(E{}, y[0], y[1]), pack(E{}, y[2], y[3]));
+        }
     }
 
     __device__ __forceinline__ void load_state(State& S, const float* from) const {

@@ -3,6 +3,7 @@
 #include "gpu/gated/channels/own_part.cuh"
 #include "gpu/gated/channels/sweep.cuh"
 #include "gpu/kit/launch.hpp"
+#include "gpu/kit/swizzle.cuh"
 
 namespace causeway::gpu::channels {
 
@@ -10,22 +11,24 @@ namespace {
 
 using gated::head_of;
 
-// Eight warps carry the state; two groups of four make outputs from what the first leave of it, a chunk each; one
-// loads.
+// Eight warps carry the state; two groups of four make outputs from what the first leave of it, a chunk each; one loads
+// tiles, one V.
 constexpr int output_groups = 2, output_warps = 4;
 constexpr uint32_t state_stages = 2;
-constexpr int forward_threads = consumers + output_groups * output_warps * 32 + 32;
+constexpr int loading = consumers + output_groups * output_warps * 32;  // the first thread that loads
+constexpr int forward_threads = loading + 64;
 
 template <int DK, bool has_delta>
 struct SweepShared {
     static constexpr uint32_t stages = has_delta ? 3 : 4;  // as many as there is room for
-    struct Keys {
-        unsigned char tiles[KeyTiles(DK, has_delta).bytes], U[value_bytes];  // U: U0 or V, then U
+    struct alignas(limits::swizzle_atom) Keys {
+        unsigned char tiles[KeyTiles(DK, has_delta).bytes];
+        alignas(limits::swizzle_atom) unsigned char U[value_bytes];  // U0 or V, then U
     } keys[stages];
-    struct Queries {
+    struct alignas(limits::swizzle_atom) Queries {
         unsigned char tiles[QueryTiles(DK).bytes];
     } queries[stages];
-    struct State {
+    struct alignas(limits::swizzle_atom) State {
         unsigned char S[tile_bytes(DK, sweep_columns)];
     } states[state_stages];  // before each chunk, in BFloat16
     PipelineBarriers<stages> keys_barriers, queries_barriers;
@@ -37,9 +40,8 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
     using Block = SweepBlock<DK, SweepShared<DK, has_delta>>;
     using Shared = SweepShared<DK, has_delta>;
     using Keys = typename Shared::Keys;
-    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::has_rows, Block::lane, Block::token,
-        Block::column, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles, Block::inside,
-        Block::index;
+    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::has_rows, Block::warp, Block::lane,
+        Block::token, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles, Block::inside, Block::index;
     using Block::stages;
     using typename Block::State;
     using States = Pipeline<state_stages, sizeof(typename Shared::State), offsetof(Shared, states),
@@ -57,58 +59,89 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
         Block::init(p.values ? 1 : 1 + 32, 1, consumers / 32 + (outputs ? output_warps : 0), output_warps);
     }
 
-    // The warp that loads, all lanes.
-    __device__ __forceinline__ void load() const {
+    // The thread that loads tiles.
+    __device__ __forceinline__ void load_tiles() const {
+        constexpr uint32_t key_bytes = KeyTiles(DK, has_delta).bytes, query_bytes = QueryTiles(DK).bytes;
+        const unsigned char *from_keys = p.keys + this->tile_of(0) * key_bytes,
+                            *from_queries = p.queries + this->tile_of(0) * call.group * query_bytes,
+                            *from_values = p.values ? p.values + this->narrow_tile_of(0) * value_bytes : nullptr;
         uint32_t item = 0;
         for (int chunk = 0; chunk < p.chunks; ++chunk) {
-            const uint32_t at = static_cast<uint32_t>(chunk);
-            const int64_t tile = this->tile_of(chunk);
+            const uint32_t at = static_cast<uint32_t>(chunk), bar = keys.full(at);
             keys.producer_acquire(at);
-            const uint32_t bar = keys.full(at), U = keys.at(at) + static_cast<uint32_t>(offsetof(Keys, U));
-            if (lane == 0) {
-                keys.producer_expect(at, key_tiles.bytes + (p.values ? value_bytes : 0));
-                this->load_share(keys.at(at), p.keys + tile * key_tiles.bytes, key_tiles.bytes, bar);
-                if (p.values) ptx::bulk_load(U, p.values + this->narrow_tile_of(chunk) * value_bytes, value_bytes, bar);
+            keys.producer_expect(at, key_bytes + (from_values ? value_bytes : 0));
+            this->load_share(keys.at(at), from_keys, key_bytes, bar);
+            from_keys += key_bytes;
+            if (from_values) {
+                ptx::bulk_load(keys.at(at) + static_cast<uint32_t>(offsetof(Keys, U)), from_values, value_bytes, bar);
+                from_values += this->wide * value_bytes;
             }
-            if (!p.values) this->load_columns(U, call.v, h, chunk, bar);
-            for (int query = 0; query < call.group; ++query, ++item) {
+            for (int query = 0; query < call.group; ++query, ++item, from_queries += query_bytes) {
                 queries.producer_acquire(item);
-                if (lane > 0) continue;
-                const uint32_t bytes = QueryTiles(DK).bytes;
-                queries.producer_expect(item, bytes);
-                this->load_share(queries.at(item), p.queries + (tile * call.group + query) * bytes, bytes,
-                                 queries.full(item));
+                queries.producer_expect(item, query_bytes);
+                this->load_share(queries.at(item), from_queries, query_bytes, queries.full(item));
             }
         }
     }
-
-    // U = U0 - d over U0, d = W S.
-    __device__ __forceinline__ void write_values(unsigned char* U, const float (&d)[2][4]) const {
-        this->each_pair([&](int t, int c, int half, int i) {
-            auto* at = reinterpret_cast<uint32_t*>(U + tile_at<sweep_columns>(t, c));
-            const float2 u = unpack(E{}, *at);
-            *at = pack(E{}, u.x - d[half][2 * i], u.y - d[half][2 * i + 1]);
-        });
+    // The warp that loads V from where it is, all lanes: of its own, as its instructions took half of the time of a
+    // chunk beside those of the tiles.
+    __device__ __forceinline__ void load_values() const {
+        for (int chunk = 0; chunk < p.chunks; ++chunk) {
+            const uint32_t at = static_cast<uint32_t>(chunk);
+            keys.producer_acquire(at);
+            this->load_columns(keys.at(at) + static_cast<uint32_t>(offsetof(Keys, U)), call.v, h, chunk, keys.full(at));
+        }
     }
-    // Outputs of 16 tokens and all columns: d[half] are columns 16 half ... of them.
-    using Outputs = float[2][2][4];
 
-    // d += 16 tokens of X times the matrix at Y, over the first `rows` rows of it.
+    // The accumulators of a warpgroup's 64 tokens of 32 columns: d[4 m ...] are of columns 8 m ..., in their order.
+    using Columns = float[16];
+
+    // d += X Y, by a warpgroup: X a tile of 64 rows and `columns` columns, Y one of as many rows and 32 columns.
     template <int columns>
-    __device__ __forceinline__ void add_products(Outputs& d, uint32_t X, uint32_t Y, int rows) const {
-        uint32_t a[2][4], f[2][2][4];
-        const auto load = [&](int k) {
-            load_a<columns>(a[k / 16 % 2], X, token, k, lane);
-            load_b<sweep_columns>(f[k / 16 % 2][0], Y, k, 0, lane);
-            load_b<sweep_columns>(f[k / 16 % 2][1], Y, k, 16, lane);
-        };
-        load(0);
+    static __device__ __forceinline__ void add_product(Columns& d, uint32_t X, uint32_t Y) {
+        const ptx::TileDescriptor x(X);
+        const ptx::NarrowTileDescriptor y(Y);
 #pragma unroll
-        for (int k = 0; k < columns; k += 16) {
-            if (k >= rows) break;
-            if (k + 16 < columns) load(k + 16);  // ahead of the products, which the assembler keeps in order
-            multiply(d[0], a[k / 16 % 2], f[k / 16 % 2][0]);
-            multiply(d[1], a[k / 16 % 2], f[k / 16 % 2][1]);
+        for (int k = 0; k < columns; k += 16)
+            ptx::wgmma_ss<E, 0, 1>(d, x + (k / 64 * tile_bytes(C, 64) + k % 64 * 2), y + tile_bytes(k, sweep_columns),
+                                   1);
+    }
+    static __device__ __forceinline__ void finish_products() {
+        ptx::wgmma_commit();
+        ptx::wgmma_wait<0>();
+    }
+    // S += Kwᵀ U, where a warpgroup has 64 rows of the state.
+    __device__ __forceinline__ void add_outer(State& S, uint32_t Kw, uint32_t U) const {
+        const ptx::TileDescriptor k(Kw + warp / 4 * tile_bytes(C, 64));
+        const ptx::NarrowTileDescriptor u(U);
+        auto& d = reinterpret_cast<Columns&>(S);
+        ptx::wgmma_fence();
+#pragma unroll
+        for (int t = 0; t < C; t += 16)
+            ptx::wgmma_ss<E, 1, 1>(d, k + tile_bytes(t, 64), u + tile_bytes(t, sweep_columns), 1);
+        finish_products();
+        ptx::hold(d);
+    }
+    // U = U0 - W S over U0, by a warpgroup; `beside` is done while the tensor cores multiply.
+    template <class F>
+    __device__ __forceinline__ void write_values(uint32_t U, uint32_t W, uint32_t S, F&& beside) const {
+        Columns d = {};
+        ptx::wgmma_fence();
+        add_product<DK>(d, W, S);
+        ptx::wgmma_commit();
+        uint32_t u[2][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) ptx::ldmatrix_x4(u[half], U + this->piece(token, half));
+        beside();
+        ptx::wgmma_wait<0>();
+        ptx::hold(d);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const auto minus = [&](int i) {
+                const float2 x = unpack(E{}, u[half][i]);
+                return pack(E{}, x.x - d[8 * half + 2 * i], x.y - d[8 * half + 2 * i + 1]);
+            };
+            ptx::stmatrix_x4(U + this->piece(token, half), minus(0), minus(1), minus(2), minus(3));
         }
     }
     // Pairs of a row that four lanes share, each two columns of every eight: each lane gets the eight columns of its
@@ -125,7 +158,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
                        far[2] = {odd ? opposite : across, odd ? across : opposite};
         return upper ? make_uint4(far[0], far[1], near[0], near[1]) : make_uint4(near[0], near[1], far[0], far[1]);
     }
-    __device__ __forceinline__ void write_outputs(const Outputs& d, int query, int chunk) const {
+    __device__ __forceinline__ void write_outputs(const Columns& d, int query, int chunk) const {
         const int n = this->tokens_of(chunk), pair = lane % 4 * 2;
         char* const O = head_of(call.o, b, h * call.group + query) + (p.first + int64_t{chunk} * C) * call.o.token;
 #pragma unroll
@@ -135,7 +168,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
             if (call.o.whole) {
                 uint32_t x[4];
 #pragma unroll
-                for (int m = 0; m < 4; ++m) x[m] = pack(E{}, d[m / 2][m % 2][2 * i], d[m / 2][m % 2][2 * i + 1]);
+                for (int m = 0; m < 4; ++m) x[m] = pack(E{}, d[4 * m + 2 * i], d[4 * m + 2 * i + 1]);
                 const uint4 eight = gather_row(x);
                 if (t < n && first_column + 4 * pair < call.dv) *reinterpret_cast<uint4*>(row + 4 * pair) = eight;
                 continue;
@@ -145,7 +178,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
                     const int c = 8 * m + pair + e;
-                    if (t < n && first_column + c < call.dv) row[c] = E(d[m / 2][m % 2][2 * i + e]);
+                    if (t < n && first_column + c < call.dv) row[c] = E(d[4 * m + 2 * i + e]);
                 }
             }
         }
@@ -224,29 +257,29 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
         this->load_state(S, p.state_in);
         for (int chunk = 0; chunk < p.chunks; ++chunk) {
             const uint32_t at = static_cast<uint32_t>(chunk), tiles = keys.at(at), before = states.at(at);
-            unsigned char* const values = s.keys[at % stages].U;
+            const uint32_t values = tiles + static_cast<uint32_t>(offsetof(Keys, U));
+            const auto decay = [&] {
+                if (has_rows) this->decay(S, tiles);
+            };
             if (outputs) states.producer_acquire(at);
-            if (has_rows) this->round_state(S, s.states[at % state_stages].S);
+            if (has_rows) this->round_state(S, before);
             keys.consumer_wait(at);
+            ptx::fence_proxy_async();  // of V as well, where cp.async has brought it
             if (has_delta || p.states) {
-                if (p.states) ptx::fence_proxy_async();
                 ptx::named_barrier_sync(barriers::channels_state, consumers);
                 record_state(chunk, before);
-                if (has_delta) {
-                    float e[2][4] = {};
-                    this->times_state(e, tiles + key_tiles.W_at, before);
-                    write_values(values, e);
-                }
-                if (p.states) ptx::fence_proxy_async();
+                if (has_delta && warp >= 4) write_values(values, tiles + key_tiles.W_at, before, decay);
+                else decay();
+                ptx::fence_proxy_async();
                 wait_recorded();
                 ptx::named_barrier_sync(barriers::channels_values, consumers);
-                record_values(chunk, ptx::shared_address(values));
+                record_values(chunk, values);
+                if (outputs) arrive_as_warp(states.full(at), lane);
+            } else {
+                if (outputs) arrive_as_warp(states.full(at), lane);
+                decay();
             }
-            if (outputs) arrive_as_warp(states.full(at), lane);
-            if (has_rows) {
-                this->decay(S, tiles);
-                this->add_outer(S, tiles, ptx::shared_address(values));
-            }
+            if (has_rows) add_outer(S, tiles, values);
             wait_recorded();
             this->release(keys, at);
         }
@@ -260,17 +293,23 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
                            U = keys.at(at) + static_cast<uint32_t>(offsetof(Keys, U));
             keys.consumer_wait(at);
             states.consumer_wait(at);
+            ptx::fence_proxy_async();
             for (int query = 0; query < call.group; ++query) {
                 const uint32_t item = at * static_cast<uint32_t>(call.group) + static_cast<uint32_t>(query);
                 queries.consumer_wait(item);
-                Outputs d = {};
-                add_products<DK>(d, queries.at(item), states.at(at), DK);
-                add_products<C>(d, queries.at(item) + QueryTiles(DK).A_at, U, token + 16);
+                Columns d = {};
+                ptx::wgmma_fence();
+                add_product<DK>(d, queries.at(item), states.at(at));
+                add_product<C>(d, queries.at(item) + QueryTiles(DK).A_at, U);
+                finish_products();
+                ptx::hold(d);
                 this->release(queries, item);
+                if (query + 1 == call.group) {
+                    states.consumer_release(at, lane);
+                    this->release(keys, at);
+                }
                 write_outputs(d, query, chunk);
             }
-            states.consumer_release(at, lane);
-            this->release(keys, at);
         }
     }
     // Whether the last state is finite; then, or where none of its columns goes token by token, it goes to memory.
@@ -286,9 +325,12 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
 // Of packed sequences the grid goes through the parts of the round, and for each of them through the heads.
 template <int DK, bool has_delta, bool packed>
 __global__ __launch_bounds__(forward_threads, 1) void gated_channels_sweep(const __grid_constant__ Told<packed> told) {
-    extern __shared__ __align__(16) unsigned char shared[];
+    extern __shared__ __align__(16) unsigned char unaligned[];
+    unsigned char* const shared =
+        unaligned + (round_up_to_swizzle_atom(ptx::shared_address(unaligned)) - ptx::shared_address(unaligned));
+    ptx::griddepcontrol_launch_dependents();
     uint32_t part = 0;
-    int64_t bh = blockIdx.x / head_blocks(shared_part(told));
+    int64_t bh = blockIdx.x / static_cast<uint32_t>(head_blocks(shared_part(told)));
     if constexpr (packed) {
         const auto heads = static_cast<uint32_t>(told.part.call.all_heads), head = static_cast<uint32_t>(bh);
         part = head / heads, bh = head % heads;
@@ -298,14 +340,17 @@ __global__ __launch_bounds__(forward_threads, 1) void gated_channels_sweep(const
     if (threadIdx.x == 0) sweep.init();
     __syncthreads();
     if (sweep.cluster > 1) ptx::cluster_sync();
+    ptx::griddepcontrol_wait();
     bool finite = true;
     if (threadIdx.x < consumers) finite = sweep.carry_state();
-    else if (threadIdx.x >= forward_threads - 32) sweep.load();
-    else if (sweep.outputs) sweep.make_outputs();
+    else if (threadIdx.x == loading) sweep.load_tiles();
+    else if (threadIdx.x >= loading + 32 && !p.values) sweep.load_values();
+    else if (threadIdx.x < loading && sweep.outputs) sweep.make_outputs();
     // No block ends while another may still write to its shared memory.
     __syncthreads();
     if (sweep.cluster > 1) ptx::cluster_sync();
-    if (!finite) sweep.walk_by_tokens();
+    // An object of its own: that of the loops would have to lie in memory for a function that is not inlined.
+    if (!finite) Sweep<DK, has_delta>(p, *reinterpret_cast<SweepShared<DK, has_delta>*>(shared), bh).walk_by_tokens();
 }
 
 template <int DK, bool has_delta, class T>
@@ -313,7 +358,7 @@ void sweep(const T& told, std::int64_t parts, cudaStream_t stream) {
     const Part& p = shared_part(told);
     launch(gated_channels_sweep<DK, has_delta, std::is_same_v<T, RoundPart>>, "launching gated_channels_sweep",
            dim3(static_cast<unsigned>(parts * p.call.all_heads * head_blocks(p))), forward_threads,
-           sizeof(SweepShared<DK, has_delta>), cluster_of(p), false, stream, told);
+           sizeof(SweepShared<DK, has_delta>) + limits::swizzle_atom, cluster_of(p), true, stream, told);
 }
 template <class T>
 void sweep(const T& told, std::int64_t parts, cudaStream_t stream) {

@@ -89,7 +89,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
         uint32_t at = 0, item = 0;
         for (int chunk = p.chunks - 1; chunk >= 0; --chunk, ++at) {
             const uint32_t tiles = keys.at(at);
-            if (has_rows) this->round_state(E, s.S);
+            if (has_rows) this->round_state(E, ptx::shared_address(s.S));
             keys.consumer_wait(at);
             ptx::fence_proxy_async();
             wait_recorded();
