@@ -289,7 +289,9 @@ std::vector<Result> linear(Team& team, Index N, const std::string& word) {
                 }
             }
             rows.measure(comm, i, 15, [&] {
-                if (back) gpu::sharded::backward(comm, sequences, starts, *back, nullptr, nullptr, last.as<float>());
+                if (back)
+                    gpu::sharded::backward(comm, sequences, starts, *back, Exchange::ring, nullptr, nullptr,
+                                           last.as<float>());
                 else gpu::sharded::forward(comm, sequences, starts, *part, exchange, nullptr, last.as<float>());
                 return comm.settle();
             });

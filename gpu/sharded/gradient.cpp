@@ -128,13 +128,14 @@ Starts backward_starts(std::int64_t N, int p, std::int64_t unit, bool has_states
     return weighted_starts(N, p, unit, has_states ? 1 : 8.0 / 9, 1);
 }
 
-void backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
-              const float* first_states, const float* last_gradients, float* first_gradients) {
-    Route z = route_of(comm, tokens, sequences, starts, Exchange::ring);
+Exchange backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
+                  Exchange exchange, const float* first_states, const float* last_gradients, float* first_gradients) {
+    Route z = route_of(comm, tokens, sequences, starts, exchange);
     // A rank waits for what comes to its last sequence alone, not before all others; messages are of a state each.
-    if (sequences.packed) z.together = static_cast<int>(std::max<Index>(1, sequences.heads));
+    if (sequences.packed && exchange == Exchange::ring)
+        z.together = static_cast<int>(std::max<Index>(1, sequences.heads));
     TokenGradPart part(tokens, first_states, last_gradients, first_gradients);
-    causeway::sharded::backward(comm, z, part, Exchange::ring);
+    return causeway::sharded::backward(comm, z, part, exchange);
 }
 
 }  // namespace causeway::gpu::sharded

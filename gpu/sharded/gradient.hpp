@@ -36,8 +36,9 @@ private:
 Starts backward_starts(std::int64_t N, int p, std::int64_t unit, bool has_states);
 
 // Gradients of the rank's tokens. last_gradients, as states: what arrives at the last ones, null: zeros;
-// first_gradients are written by the ranks that have the first tokens. Queued as forward() is.
-void backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
-              const float* first_states, const float* last_gradients, float* first_gradients);
+// first_gradients are written by the ranks that have the first tokens. Queued as forward() is; returns which exchange
+// it was.
+Exchange backward(Communicator& comm, const SharedSequences& sequences, const Starts& starts, GatedGradTokens& tokens,
+                  Exchange exchange, const float* first_states, const float* last_gradients, float* first_gradients);
 
 }  // namespace causeway::gpu::sharded

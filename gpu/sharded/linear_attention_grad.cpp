@@ -1,6 +1,9 @@
 #include "gpu/sharded/linear_attention_grad.hpp"
 
+#include <atomic>
+
 #include "core/distributed/collectives.hpp"
+#include "core/sharded/exchange.hpp"
 #include "core/sharded/route.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/calls/packed.hpp"
@@ -32,11 +35,13 @@ struct GradientCall {
     const Workers& workers;
     int home;  // the GPU that has the tensors
     std::string mode;
+    causeway::sharded::Exchange exchange;
     sharded::SharedSequences sequences;
     Starts starts{};
     std::optional<Tensor> state{}, last{};  // before the first token; the gradient that arrives after the last one
     Tensor dg{}, dbeta{};                   // [batch, heads, N, columns]
     ShardedLinearGradient out{};
+    std::atomic<bool> went_round{false};  // by the ring
 
     const causeway::gated::Sizes& sizes() const { return call.sizes; }
     Index rows() const { return sizes().batch * sizes().heads; }
@@ -62,7 +67,7 @@ struct GradientCall {
         return {comm, workers, home, sharded::groups_of(sizes())};
     }
     // What a rank does; its seconds.
-    double compute(QueuedCommunicator& comm) const;
+    double compute(QueuedCommunicator& comm);
     double compute_by_heads(QueuedCommunicator& comm, const LinearOptions& o) const;
     // What it has made to the other processes.
     void share_heads(QueuedCommunicator& comm) const {
@@ -101,7 +106,7 @@ double GradientCall::compute_by_heads(QueuedCommunicator& comm, const LinearOpti
     return mine.is_given();
 }
 
-double GradientCall::compute(QueuedCommunicator& comm) const {
+double GradientCall::compute(QueuedCommunicator& comm) {
     const auto& n = sizes();
     const kit::Span here = workers.tokens(starts, comm.rank());
     const auto part = [&](Held held, const Tensor& x, Index of_rows, bool in) {
@@ -135,9 +140,10 @@ double GradientCall::compute(QueuedCommunicator& comm) const {
     if (last) after.emplace(comm, Held::state, states(*last), 0, 1, true);
     const Local mine_dstate(comm, Held::state, states(out.dstate), 0, 1, false);
     sharded::GatedGradTokens grads(a, mode, comm.stream(), sequences.of_rank(starts, comm.rank()));
-    sharded::backward(comm, sequences, starts, grads, before ? static_cast<const float*>(before->data()) : nullptr,
-                      after ? static_cast<const float*>(after->data()) : nullptr,
-                      static_cast<float*>(mine_dstate.data()));
+    const auto given = [](const std::optional<Local>& x) { return x ? static_cast<const float*>(x->data()) : nullptr; };
+    if (sharded::backward(comm, sequences, starts, grads, exchange, given(before), given(after),
+                          static_cast<float*>(mine_dstate.data())) == causeway::sharded::Exchange::ring)
+        went_round = true;
     const double seconds = comm.settle();
     for (const sharded::Span& s : sharded::owned_by(comm.rank(), owners()))
         sharded::give_states(comm, mine_dstate, states(out.dstate), s);
@@ -207,16 +213,17 @@ ShardedLinearGradient linear_on_ranks(const Tensor& q, const Tensor& k, const Te
     gated::check_gradients(n, v, dO, dstate);
     const bool by_heads = sharding.exchange == "heads";
     if (!by_heads) sharded::refuse_shared(n);
-    if (!by_heads && sharding.exchange != "auto" && sharding.exchange != "ring")
-        fail("exchange: \"", sharding.exchange, "\", expected \"ring\" or \"heads\" in gradients on GPUs");
+    const std::string name =
+        sharding.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[sharding.exchange].name;
     std::vector<distributed::Given> given = sharded::given_of(n, o, sharding, workers);
     given.push_back({"dstate: given", dstate.has_value(), distributed::truth});
     auto values = sharded::compared(q, k, v, call, o);
     values.emplace_back("dO: values with the checksum", &dO);
     sharded::agree(workers, distributed::Call::gpu_linear_grad, o.cu_seqlens, given, values, sharding.sizes, o.stream);
     const bool given_parts = workers.parts || !sharding.sizes.empty();
-    const Starts starts = given_parts ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
-                                      : sharded::backward_starts(n.N, workers.p, sharded::unit, has_states(q, n, o));
+    const Starts starts = given_parts || name != "ring"
+                              ? sharded::starts_of(workers, sharding, n.N, sharded::unit)
+                              : sharded::backward_starts(n.N, workers.p, sharded::unit, has_states(q, n, o));
     GradientCall x{q,
                    k,
                    v,
@@ -225,15 +232,17 @@ ShardedLinearGradient linear_on_ranks(const Tensor& q, const Tensor& k, const Te
                    workers,
                    sharded::current_device(),
                    o.mode,
+                   causeway::sharded::exchanges()[name].exchange,
                    {o.cu_seqlens, n.batch, n.heads, starts.back()},
                    starts};
     x.make_results(o.stream);
     if (o.state) x.state = o.state->to(DType::f32, o.stream);
     if (dstate) x.last = dstate->to(DType::f32, o.stream).reshape(n.state_shape);
     x.out.report = sharded::run(
-        "linear_attention_grad", by_heads ? "heads" : "ring", static_cast<Index>(size_of(q.dtype())), workers, o.stream,
+        "linear_attention_grad", name, static_cast<Index>(size_of(q.dtype())), workers, o.stream,
         [&](QueuedCommunicator& comm) { return by_heads ? x.compute_by_heads(comm, o) : x.compute(comm); },
         [&](QueuedCommunicator& comm) { by_heads ? x.share_heads(comm) : x.share(comm); });
+    if (x.went_round) x.out.report.algorithm = "ring";
     if (x.gates()) x.out.dlog_decay = gated::as_given(x.dg, *o.log_decay, o.stream);
     if (x.steps()) x.out.dbeta = gated::as_given(x.dbeta, *o.beta, o.stream);
     return std::move(x.out);

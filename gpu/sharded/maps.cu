@@ -154,6 +154,7 @@ __global__ __launch_bounds__(threads) void differing_kernel(int rows, int column
 struct Maps {
     int rows, columns;
     int64_t carry;
+    bool transposed;
     const float *A, *B, *S;
     float* out;
 };
@@ -166,8 +167,8 @@ __global__ __launch_bounds__(threads) void apply_kernel(Maps m) {
     for (int c = static_cast<int>(threadIdx.x); c < m.columns; c += threads) {
         float sum = m.B ? m.B[at + int64_t{row} * m.columns + c] : 0.0f;
         if (m.carry > m.rows) {
-            for (int i = 0; i < m.rows; ++i)
-                sum = fmaf(A[int64_t{row} * m.rows + i], m.S[at + int64_t{i} * m.columns + c], sum);
+            const int64_t first = m.transposed ? row : int64_t{row} * m.rows, step = m.transposed ? m.rows : 1;
+            for (int i = 0; i < m.rows; ++i) sum = fmaf(A[first + i * step], m.S[at + int64_t{i} * m.columns + c], sum);
         } else {
             const float a = m.carry == 0 ? 1.0f : A[m.carry == 1 ? 0 : row];
             sum = fmaf(a, m.S[at + int64_t{row} * m.columns + c], sum);
@@ -211,10 +212,11 @@ void make_unit(float* x, int64_t states, int n, cudaStream_t stream) {
     check_launch("launching make_unit");
 }
 
-void apply_maps(int64_t states, int rows, int columns, int64_t carry, const float* A, const float* B, const float* S,
-                float* out, cudaStream_t stream) {
+void apply_maps(int64_t states, int rows, int columns, int64_t carry, bool transposed, const float* A, const float* B,
+                const float* S, float* out, cudaStream_t stream) {
     if (states == 0 || rows == 0) return;
-    apply_kernel<<<dim3(blocks(states), blocks(rows)), threads, 0, stream>>>({rows, columns, carry, A, B, S, out});
+    apply_kernel<<<dim3(blocks(states), blocks(rows)), threads, 0, stream>>>(
+        {rows, columns, carry, transposed, A, B, S, out});
     check_launch("launching apply_maps");
 }
 

@@ -42,9 +42,9 @@ void make_unit(float* x, std::int64_t states, int n, cudaStream_t stream);
 void find_differing(std::int64_t states, int rows, int columns, bool mixes, float share, const float* S,
                     const float* handed, std::int32_t* differs, cudaStream_t stream);
 
-// out [states][rows][columns] <- A S + B; B null: zeros. out may be S, but for A of rows². A has `carry` numbers a
-// state: none (1), 1, `rows` (a diagonal) or rows².
-void apply_maps(std::int64_t states, int rows, int columns, std::int64_t carry, const float* A, const float* B,
-                const float* S, float* out, cudaStream_t stream);
+// out [states][rows][columns] <- A S + B, transposed: Aᵀ S + B; B null: zeros. out may be S, but for A of rows². A has
+// `carry` numbers a state: none (1), 1, `rows` (a diagonal) or rows².
+void apply_maps(std::int64_t states, int rows, int columns, std::int64_t carry, bool transposed, const float* A,
+                const float* B, const float* S, float* out, cudaStream_t stream);
 
 }  // namespace causeway::gpu::sharded

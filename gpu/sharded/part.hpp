@@ -54,7 +54,7 @@ public:
     void clear(float* x, Index n) const override { queue_zeros(x, n, tokens_.stream()); }
     void copy(const float* from, Index n, float* to) const override { queue_copy(from, n, to, tokens_.stream()); }
     void applies(const Route& z, Index n, const float* A, const float* B, const float* S, float* out) const override {
-        apply_maps(n, static_cast<int>(z.rows), static_cast<int>(tokens_.columns()), z.carry, A, B, S, out,
+        apply_maps(n, static_cast<int>(z.rows), static_cast<int>(tokens_.columns()), z.carry, z.back, A, B, S, out,
                    tokens_.stream());
     }
 

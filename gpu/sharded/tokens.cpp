@@ -299,7 +299,7 @@ void CausalTokens::advance(Span states, float* S) {
             A(static_cast<std::size_t>(block.count() * carry()) * sizeof(float), stream_);
         prepare(block, after.as<float>());
         map({block.state, block.count()}, A.as<float>());
-        apply_maps(block.count(), args_.r, args_.d, carry(), A.as<float>(), after.as<float>(), at, at, stream_);
+        apply_maps(block.count(), args_.r, args_.d, carry(), false, A.as<float>(), after.as<float>(), at, at, stream_);
     });
 }
 

@@ -479,8 +479,8 @@ void find_differing(std::int64_t states, int rows, int columns, bool mixes, floa
     }
 }
 
-void apply_maps(std::int64_t states, int rows, int columns, std::int64_t carry, const float* A, const float* B,
-                const float* S, float* out, cudaStream_t) {
+void apply_maps(std::int64_t states, int rows, int columns, std::int64_t carry, bool transposed, const float* A,
+                const float* B, const float* S, float* out, cudaStream_t) {
     std::vector<double> next(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns));
     for (Index s = 0; s < states; ++s) {
         const Index state = s * rows * columns;
@@ -492,7 +492,8 @@ void apply_maps(std::int64_t states, int rows, int columns, std::int64_t carry, 
                 else if (carry == 1) add(static_cast<double>(A[s]), i);
                 else if (carry == rows) add(static_cast<double>(A[s * rows + i]), i);
                 else
-                    for (Index j = 0; j < rows; ++j) add(static_cast<double>(A[(s * rows + i) * rows + j]), j);
+                    for (Index j = 0; j < rows; ++j)
+                        add(static_cast<double>(A[s * rows * rows + (transposed ? j * rows + i : i * rows + j)]), j);
                 next[static_cast<std::size_t>(i * columns + c)] = sum;
             }
         std::transform(next.begin(), next.end(), out + state, [](double x) { return static_cast<float>(x); });

@@ -50,6 +50,9 @@ local function sorted_keys(t)
   return keys
 end
 
+-- Gradients that any exchange of states makes.
+local by_maps = {}
+
 -- The results of a call by name: on whole tensors, and, unless only "whole" is wanted, or one
 -- exchange of whole tensors, on parts, of which those that are as long as the sequence are joined.
 local function compare(name, bound, N, call, tensors, options, only)
@@ -60,7 +63,8 @@ local function compare(name, bound, N, call, tensors, options, only)
   -- The gradient of a decay is a sum over all tokens in which most of it cancels.
   local function bound_of(key) return key == "ddecay" and 8 * bound or bound end
   -- Causal softmax attention goes by heads of itself where the processes get as many, and else by the ring.
-  local exchanges = name:find("softmax") and { "auto", "ring", "heads" } or { "auto", "heads" }
+  local exchanges = name:find("softmax") and { "auto", "ring", "heads" }
+    or by_maps[call] and { "auto", "all-scan", "all-gather", "heads" } or { "auto", "heads" }
   for _, exchange in ipairs(only and only ~= "whole" and { only } or exchanges) do
     local got = call(on, options_of(whole, { engine = "nccl", exchange = exchange }))
     for _, key in ipairs(keys) do
@@ -125,6 +129,7 @@ local function causal_grad(x, o)
   local g = causal_linear_attention_grad(x[1], x[2], x[3], x[4], o)
   return { dB = g.dB, dC = g.dC, dV = g.dV, ddecay = g.ddecay and tensor { g.ddecay } }
 end
+by_maps[linear_grad], by_maps[causal_grad] = true, true
 local function softmax(x, o)
   return { O = (softmax_attention(x[1], x[2], x[3], o)) }
 end

@@ -697,27 +697,30 @@ TEST_CASE("gpu: gradients of linear attention on several GPUs over NCCL", "[gpu]
             for (const Index N : {50, 700})
                 for (const GatedCase& c :
                      each_update({.batch = 2, .heads = 3, .group = 2, .N = N, .dk = 32, .dv = 48})) {
-                    CAPTURE(c, p, name(type));
                     const GatedInputs in = rounded_to(gated_inputs(c), type);
                     const LinearResult forward = oracle(in);
                     const Tensor dO = drawn_like(forward.O, 3).to(type).to(DType::f64),
                                  dstate = drawn_like(forward.state, 4);
                     const LinearGradient want = linear_attention_grad(in.q, in.k, in.v, dO, in.options, dstate);
-                    Sharding sharding;
-                    sharding.shards = p;
-                    const auto got = gpu::linear_attention_grad_sharded(
-                        gpu::Tensor(in.q.to(type)), gpu::Tensor(in.k.to(type)), gpu::Tensor(in.v.to(type)),
-                        gpu::Tensor(dO.to(type)), on_gpu_options(in), gpu::Tensor(dstate.to(DType::f32)), sharding);
-                    settle();
-                    const double bound = type == DType::f32 ? 3e-5 : 2e-2;
-                    const auto check = [&](const gpu::Tensor& x, const Tensor& y) {
-                        CHECK(relative_error(x.cpu().to(DType::f64), y) <= bound);
-                    };
-                    check(got.dq, want.dq), check(got.dk, want.dk), check(got.dv, want.dv);
-                    check(got.dstate, want.dstate);
-                    if (want.dlog_decay) check(*got.dlog_decay, *want.dlog_decay);
-                    if (want.dbeta) check(*got.dbeta, *want.dbeta);
-                    CHECK(got.report.method == "linear_attention_grad");
+                    for (const char* exchange : exchanges) {
+                        CAPTURE(c, p, name(type), exchange);
+                        Sharding sharding;
+                        sharding.shards = p, sharding.exchange = exchange;
+                        const auto got = gpu::linear_attention_grad_sharded(
+                            gpu::Tensor(in.q.to(type)), gpu::Tensor(in.k.to(type)), gpu::Tensor(in.v.to(type)),
+                            gpu::Tensor(dO.to(type)), on_gpu_options(in), gpu::Tensor(dstate.to(DType::f32)), sharding);
+                        settle();
+                        const double bound = type == DType::f32 ? 3e-5 : 2e-2;
+                        const auto check = [&](const gpu::Tensor& x, const Tensor& y) {
+                            CHECK(relative_error(x.cpu().to(DType::f64), y) <= bound);
+                        };
+                        check(got.dq, want.dq), check(got.dk, want.dk), check(got.dv, want.dv);
+                        check(got.dstate, want.dstate);
+                        if (want.dlog_decay) check(*got.dlog_decay, *want.dlog_decay);
+                        if (want.dbeta) check(*got.dbeta, *want.dbeta);
+                        CHECK(got.report.method == "linear_attention_grad");
+                        if (!in.options.log_decay) CHECK(got.report.algorithm == exchange);
+                    }
                 }
 }
 
