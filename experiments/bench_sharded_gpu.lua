@@ -69,18 +69,17 @@ for _, exchange in ipairs(options.exchange) do
     for key, value in pairs(more) do out[key] = value end
     return out
   end
-  local gated_delta = with { update = "gated_delta", log_decay = g, beta = beta }
+  local delta, gated_delta = with { update = "delta", beta = beta }, with { update = "gated_delta", log_decay = g, beta = beta }
   local rings = exchange == "auto" or exchange == "ring" or exchange == "heads" -- what is not a scan of states
   row("causal_linear_attention, 0-1 mask", exchange, function() return causal_linear_attention(q, k, v, with {}) end)
   row("causal_linear_attention, decays", exchange, function()
     return causal_linear_attention(q, k, v, with { decay = slopes })
   end)
-  row("linear_attention, delta", exchange, function()
-    return linear_attention(q, k, v, with { update = "delta", beta = beta })
-  end)
+  row("linear_attention, delta", exchange, function() return linear_attention(q, k, v, delta) end)
+  row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, delta) end)
   row("linear_attention, gated_delta", exchange, function() return linear_attention(q, k, v, gated_delta) end)
+  row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, gated_delta) end)
   if rings then
-    row("its gradient", exchange, function() return linear_attention_grad(q, k, v, v, gated_delta) end)
     local causal = with { cu_seqlens = of_queries }
     row("softmax_attention, causal", exchange, function() return softmax_attention(a, b, c, causal) end)
     row("its gradient, causal", exchange, function() return softmax_attention_grad(a, b, c, c, causal) end)
