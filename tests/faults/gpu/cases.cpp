@@ -359,6 +359,18 @@ void add_sharded(Cases& cases) {
             },
             2, true);
     };
+    // The same of packed sequences with a gate a head.
+    const auto packed = [&cases](const std::string& name, auto call) {
+        cases.add(
+            name + " on 2",
+            [=] {
+                gpu::enter_nccl();
+                gpu::LinearOptions o = linear_options(gated::updates()["gated"], false);
+                o.cu_seqlens = {0, 10, 30, N};
+                return [=, t = Text(DType::bf16)] { return call(t, o); };
+            },
+            2, true);
+    };
     for (const gated::Rule& rule : gated::updates()) {
         cases.add(
             rule.name + " on 2",
@@ -370,16 +382,20 @@ void add_sharded(Cases& cases) {
                 };
             },
             2, true);
-        cases.add(
-            rule.name + " gradient on 2",
-            [=] {
-                gpu::enter_nccl();
-                return [=, t = Text(DType::bf16), o = linear_options(rule, false)] {
-                    const auto g = gpu::linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, {}, two);
-                    return results(g.dq, g.dk, g.dv, g.dlog_decay, g.dbeta, g.dstate);
-                };
-            },
-            2, true);
+        for (const std::string exchange : {"ring", "all-scan", "all-gather"}) {
+            Sharding sharding = two;
+            sharding.exchange = exchange;
+            cases.add(
+                rule.name + " gradient, " + exchange + " on 2",
+                [=] {
+                    gpu::enter_nccl();
+                    return [=, t = Text(DType::bf16), o = linear_options(rule, false)] {
+                        const auto g = gpu::linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, {}, sharding);
+                        return results(g.dq, g.dk, g.dv, g.dlog_decay, g.dbeta, g.dstate);
+                    };
+                },
+                2, true);
+        }
     }
     for (const std::string& exchange : calls::state_exchanges()) {
         Sharding sharding = two;
@@ -420,15 +436,11 @@ void add_sharded(Cases& cases) {
             const auto g = gpu::softmax_attention_grad_sharded(t.q, t.k, t.v, t.dO, {}, {}, sharding);
             return results(g.dq, g.dk, g.dv);
         });
-        sharded(std::string("packed gated attention") + how, [=](const Text& t, const Text&) {
-            gpu::LinearOptions o = linear_options(gated::updates()["gated"], false);
-            o.cu_seqlens = {0, 10, 30, N}, o.state.reset();
+        packed(std::string("packed gated attention") + how, [=](const Text& t, const gpu::LinearOptions& o) {
             const auto r = gpu::linear_attention_sharded(t.q, t.k, t.v, o, sharding);
             return results(r.O, r.state);
         });
-        sharded(std::string("packed gated attention gradient") + how, [=](const Text& t, const Text&) {
-            gpu::LinearOptions o = linear_options(gated::updates()["gated"], false);
-            o.cu_seqlens = {0, 10, 30, N}, o.state.reset();
+        packed(std::string("packed gated attention gradient") + how, [=](const Text& t, const gpu::LinearOptions& o) {
             const auto g = gpu::linear_attention_grad_sharded(t.q, t.k, t.v, t.dO, o, {}, sharding);
             return results(g.dq, g.dk, g.dv, g.dlog_decay);
         });
