@@ -69,7 +69,8 @@ for _, exchange in ipairs(options.exchange) do
     for key, value in pairs(more) do out[key] = value end
     return out
   end
-  local delta, gated_delta = with { update = "delta", beta = beta }, with { update = "gated_delta", log_decay = g, beta = beta }
+  local delta = with { update = "delta", beta = beta }
+  local gated_delta = with { update = "gated_delta", log_decay = g, beta = beta }
   local rings = exchange == "auto" or exchange == "ring" or exchange == "heads" -- what is not a scan of states
   row("causal_linear_attention, 0-1 mask", exchange, function() return causal_linear_attention(q, k, v, with {}) end)
   row("causal_linear_attention, decays", exchange, function()

@@ -315,7 +315,7 @@ Exchange backward(Communicator& comm, const Route& z, GradPart<T>& part, Exchang
     const Said said(comm, z, waits, 0);
     const Route apart = some_of(z, [&](Index k) { return !by_any(said, k); });
     std::vector<char> differ = backward_apart(comm, apart, part);
-    hand_on(some_of(z, [&](Index k) { return by_any(said, k); }));
+    if (said.any()) hand_on(some_of(z, [&](Index k) { return by_any(said, k); }));
     comm.finish_queued();
     const std::vector<char> late = part.remains(apart.stops);
     for (std::size_t k = 0; k < late.size(); ++k) differ[k] |= late[k];

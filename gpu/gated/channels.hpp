@@ -16,9 +16,9 @@ bool gated_channels_takes(const GatedArgs& a);
 // Whether their gates are made within the kernel: of a projection in BFloat16 or Float32, keys of an even width.
 bool gated_channels_makes_gates(const GatedArgs& a);
 
-// Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens, 65536 of all heads
-// together (at dk = dv = 128 and h = 32 46 MB, with the delta rule 84 MB), and, for more than one such part without a
-// state from the caller, a state of every head.
+// Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens, 131072 of all
+// heads together (at dk = dv = 128 and h = 32 85 MB, with the delta rule 152 MB), and, for more than one such part
+// without a state from the caller, a state of every head.
 std::size_t gated_channels_workspace(const GatedArgs& a);
 
 // The chunkwise form of core/gated/chunkwise.hpp in chunks of 64, for gates of any size: what is multiplied by a gate's

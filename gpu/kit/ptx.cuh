@@ -354,7 +354,8 @@ struct TileDescriptor {
     }
 };
 
-// The same of rows of 64 bytes in the 64-byte swizzle (2 in bits 62 and 63), at a multiple of 512 bytes, K-major.
+// The same of rows of 64 bytes in the 64-byte swizzle (2 in bits 62 and 63), at a multiple of 512 bytes: K-major, or
+// with all 32 elements of a row-contiguous N.
 struct NarrowTileDescriptor {
     uint32_t low;
 

@@ -49,7 +49,8 @@ or not finite, the head is computed again. See shard for parts of the ranks' own
 tensors processes compare a sample of the values: norm(x - unshard(shard(x))) is above 0 on one of them where x differs
 anywhere. Gradients of states go back as the states come, by any of these ways. Tensors on a GPU are spread over the
 GPUs of this machine, by NCCL and the kernels of one; there heads that share keys or queries are for exchange = "heads",
-and gradients by maps go backwards twice where a rank hands a gradient on, so the ring is "auto".
+and in gradients "all-scan" and "all-gather" make the backward pass twice on ranks that hand a gradient on, so "auto"
+is the ring.
 
 What layers of models have around the rule may be within the call, on the CPU and a GPU, with its gradient, but not with
 shards: with A_log, log_decay is the projection that decay_gate makes gates of, and with norm_weight or norm_gate the

@@ -73,11 +73,10 @@ struct Part {
     int* not_finite;         // becomes 1 where a state is not finite, and no block goes token by token
 };
 
-// Whether rows of k and q, and gates or the projection that they are made of, may be read as pairs of elements.
+// Whether gates, or the projection that they are made of, may be read as pairs of elements.
 inline bool has_pairs(const gated::Call& call) {
     const void* const gates = call.projection.a ? call.projection.a : call.g;
-    return call.k.quads && (call.group == 0 || call.q.quads) && call.dk % 2 == 0 &&
-           (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(gates) % 8 == 0);
+    return call.dk % 2 == 0 && (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(gates) % 8 == 0);
 }
 
 // after: the kernel before it in the stream is the sweep over the part before, and the first one may begin before that

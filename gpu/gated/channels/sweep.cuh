@@ -22,7 +22,8 @@ __host__ __device__ inline int head_blocks(const Part& p) { return p.DV / sweep_
 
 // A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both.
 // Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32, and of a matrix of 64 tokens
-// and 32 columns 16 tokens of 16 columns. Shared: stages `keys` and `queries` with their barriers.
+// and 32 columns backwards 16 tokens of 16 columns, forwards of all 32. Shared: stages `keys` and `queries` with their
+// barriers.
 template <int DK, class Shared>
 struct SweepBlock {
     using State = float[4][4];  // the accumulators of 16×32

@@ -118,11 +118,11 @@ TEST_CASE("a gate per channel on tensor cores: parts of a long sequence, and no 
     if (!on_hopper()) return;
     for (const bool state : {true, false}) {
         for (const char* update : updates) {
-            // 64 heads: 1024 tokens to a part.
+            // 64 heads: 2048 tokens to a part.
             agrees({.update = update,
                     .batch = 8,
                     .heads = 8,
-                    .N = 2100,
+                    .N = 3 * 2048 + 100,
                     .dk = 16,
                     .dv = 32,
                     .channels = true,
@@ -131,6 +131,17 @@ TEST_CASE("a gate per channel on tensor cores: parts of a long sequence, and no 
                     .seed = 600});
         }
     }
+    // 128 heads: 1024, whose tiles blocks of a cluster share.
+    for (const char* update : updates)
+        agrees({.update = update,
+                .batch = 8,
+                .heads = 16,
+                .N = 2 * 1024 + 100,
+                .dk = 128,
+                .dv = 64,
+                .channels = true,
+                .gate = 0.05,
+                .seed = 601});
 }
 
 TEST_CASE("a gate per channel on tensor cores: the same bits every time", "[gpu][gpu-gated][gpu-channels]") {
