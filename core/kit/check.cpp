@@ -84,7 +84,8 @@ HeadGroups check_head_groups(Index queries, Index keys, Index values, const std:
     if (!is_multiple(values, keys))
         fail(names[2], ": heads ", values, ", expected ", keys, " like ", names[1],
              ", or a multiple for grouped values");
-    if (!is_multiple(queries, values) && (queries == 0 || !is_multiple(values, queries)))
+    const bool none = queries == 0 || values == 0;
+    if (none ? queries != values : !is_multiple(queries, values) && !is_multiple(values, queries))
         fail(names[0], ": heads ", queries, ", expected a multiple of the ", values, " of ", names[2],
              ", or a divisor of them");
     if (values == 0) return {0, 1, 1, 1};

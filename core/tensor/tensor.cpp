@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "core/base/parallel.hpp"
+#include "core/base/pieces.hpp"
 #include "core/tensor/visit.hpp"
 
 namespace causeway {
@@ -90,7 +91,10 @@ Tensor::Tensor(DType type, const Shape& shape) : dtype_(type), shape_(shape) {
 
 Tensor Tensor::zeros(DType type, const Shape& shape) {
     Tensor out(type, shape);
-    std::memset(out.raw(), 0, out.bytes());  // all-zero bytes are 0.0 in every element type
+    // All-zero bytes are 0.0 in every element type.
+    in_pieces(static_cast<Index>(out.bytes()), [&](Index first, Index last) {
+        std::memset(static_cast<unsigned char*>(out.raw()) + first, 0, static_cast<std::size_t>(last - first));
+    });
     return out;
 }
 
@@ -112,7 +116,9 @@ Tensor Tensor::full(DType type, const Shape& shape, double value) {
     Tensor out(type, shape);
     visit(type, [&](auto zero) {
         using T = decltype(zero);
-        std::fill_n(out.data<T>(), out.size(), rounded<T>(value));
+        in_pieces(out.size(), [&](Index first, Index last) {
+            std::fill(out.data<T>() + first, out.data<T>() + last, rounded<T>(value));
+        });
     });
     return out;
 }

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "core/base/pieces.hpp"
 #include "core/base/text.hpp"
 #include "core/tensor/random.hpp"
 #include "core/tensor/visit.hpp"
@@ -26,7 +27,9 @@ int fill(lua_State* L) {
         const double value = check_number(L, 2, "fill: value");
         visit(a.dtype(), [&](auto zero) {
             using T = decltype(zero);
-            std::fill_n(a.data<T>(), a.size(), static_cast<T>(value));
+            in_pieces(a.size(), [&](Index first, Index last) {
+                std::fill(a.data<T>() + first, a.data<T>() + last, static_cast<T>(value));
+            });
         });
         lua_settop(L, 1);
         return 1;
@@ -114,7 +117,9 @@ int range(lua_State* L) {
     Tensor out(type.value_or(DType::f32), Shape{n});
     visit(out.dtype(), [&](auto zero) {
         using T = decltype(zero);
-        for (Index i = 0; i < n; ++i) out.data<T>()[i] = static_cast<T>(first + static_cast<double>(i) * step);
+        in_pieces(n, [&](Index from, Index to) {
+            for (Index i = from; i < to; ++i) out.data<T>()[i] = static_cast<T>(first + static_cast<double>(i) * step);
+        });
         if (options.has("length") && n > 1) out.data<T>()[n - 1] = static_cast<T>(last);
     });
     return push_one(L, std::move(out));

@@ -51,7 +51,7 @@ end
 --- max |A - reference| / max |reference|; NaN where A has a NaN.
 function causeway.relative_error(A, reference)
   for _, argument in ipairs({ { "A", A }, { "reference", reference } }) do
-    if type(argument[2]) ~= "userdata" then
+    if not pcall(causeway.eltype, argument[2]) then
       raise(string.format("relative_error: %s: expected a Tensor, got %s", argument[1], noun(argument[2])))
     end
   end
@@ -71,6 +71,9 @@ end
 --- Calls f(...) once: its first result, the seconds, the peak of memory beyond what was held before and the result
 --- itself.
 function causeway.measured_call(f, ...)
+  if type(f) ~= "function" and not (debug.getmetatable(f) or {}).__call then
+    raise("measured_call: expected a function and its arguments, got " .. noun(f))
+  end
   collectgarbage()
   local before = causeway._memory()
   causeway._reset_peak()

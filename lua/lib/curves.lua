@@ -25,7 +25,7 @@ end
 
 --- Numbers, or a list of them, and not a table of curves.
 function causeway._is_data(value)
-  if type(value) == "userdata" then return true end
+  if type(value) == "userdata" then return (pcall(causeway.eltype, value)) end
   return causeway._is_plain(value) and (type(value[1]) == "number" or next(value) == nil)
 end
 
@@ -51,6 +51,11 @@ local function named_series(given, name)
   end
   causeway._check_options(name, given, series_keys)
   if given.y == nil then raise(name .. ": no y given, expected {x = ..., y = ...}") end
+  for _, key in ipairs { "x", "y" } do
+    if type(given[key]) == "userdata" and not causeway._is_data(given[key]) then
+      raise(string.format("%s: %s: expected numbers, got %s", name, key, noun(given[key])))
+    end
+  end
   causeway._check_word("plot: style", given.style, styles)
   causeway._check_word("plot: spread", given.spread, spreads)
   if given.like ~= nil and type(given.like) ~= "string" then

@@ -452,8 +452,10 @@ local rules = {
   end },
 }
 
---- What may be meant where a message came from this source, or nil.
+--- What may be meant where a message came from this source, or nil. Words in a longer message were given, and the
+--- patterns take time with the square of them.
 function causeway._hint_on(message, source)
+  if #message > 1000 then return nil end
   for _, rule in ipairs(rules) do
     local found = { message:match(rule[1]) }
     local hint = found[1] and rule[2](found[1], source, message, found[2])

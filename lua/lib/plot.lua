@@ -331,7 +331,7 @@ function causeway.plot(...)
   if first == nil then
     raise('plot: expected numbers or rows to draw, got nothing; the rows of a file are drawn by plot(rows, "x", "y")')
   end
-  if type(first) ~= "table" and type(first) ~= "userdata" then
+  if type(first) ~= "table" and not is_data(first) then
     raise("plot: expected a list of numbers, a Tensor or a table of curves, got " .. noun(first))
   end
   if is_data(first) then return figure_of_numbers(arguments) end

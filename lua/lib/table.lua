@@ -30,7 +30,13 @@ causeway._can_show(Table)
 --- A number with `digits` significant digits (4), without an exponent where it can be read without one.
 function causeway.number_text(x, digits)
   if type(x) ~= "number" then causeway._raise("number_text: expected a number, got " .. causeway._noun(x)) end
-  digits = digits or 4
+  if digits == nil then digits = 4 end
+  local whole = type(digits) == "number" and math.tointeger(digits)
+  if not whole or whole < 1 or whole > 17 then
+    causeway._raise("number_text: digits: " .. (type(digits) == "number" and tostring(digits) or causeway._noun(digits))
+      .. ", expected a whole number from 1 to 17")
+  end
+  digits = whole
   if x ~= x then return "NaN" end
   if x == math.huge then return "Inf" elseif x == -math.huge then return "-Inf" end
   local size = math.abs(x)

@@ -42,10 +42,13 @@ end
 --- Bytes with the unit that fits: 1.5 MiB.
 function causeway.bytes_text(n)
   if type(n) ~= "number" then causeway._raise("bytes_text: expected a number, got " .. causeway._noun(n)) end
+  if n ~= n or math.abs(n) == math.huge then
+    causeway._raise("bytes_text: " .. causeway.number_text(n) .. ", expected a finite number")
+  end
   local units = { "B", "KiB", "MiB", "GiB", "TiB" }
   local i = 1
   while n >= 1024 and i < #units do n, i = n / 1024, i + 1 end
-  return i == 1 and string.format("%d B", n) or string.format("%.1f %s", n, units[i])
+  return i == 1 and string.format("%.0f B", n) or string.format("%.1f %s", n, units[i])
 end
 
 --- Columns that the text takes: characters, not bytes, and none for an accent that stands over the one before it.

@@ -166,7 +166,12 @@ lua_State* new_state() {
     if (!L) throw OutOfMemory("out of memory: no room for a Lua state");
     lua_atpanic(L, panic);
     lua_pushcfunction(L, open_all);
-    if (lua_pcall(L, 0, 0, 0) != LUA_OK) {
+    const int status = lua_pcall(L, 0, 0, 0);
+    if (status == LUA_ERRMEM) {
+        lua_close(L);
+        throw OutOfMemory("out of memory: no room for the library of the shell");
+    }
+    if (status != LUA_OK) {
         const char* message = lua_tostring(L, -1);
         const std::string cause =
             sentence("internal error: ", message ? message : "a part of the library did not load");

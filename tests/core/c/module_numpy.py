@@ -351,6 +351,7 @@ for sentence, arrays, gate in (
     refuses(wrong, sentence, causeway.linear_attention, *arrays, log_decay=gate, layout="bnhd")
 refuses(wrong, "gated_delta", causeway.linear_attention, q, k, v, update="gated-delta")
 refuses(wrong, "update: 3, expected a name", causeway.linear_attention, q, k, v, update=3)
+refuses(wrong, r"update: 'linear\x00er', expected a name", causeway.linear_attention, q, k, v, update="linear\0er")
 refuses(wrong, "list: ", causeway.names, "modules")
 refuses(wrong, "k: NoneType, expected an array", causeway.linear_attention, q, None, v)
 for options, sentence in (

@@ -48,3 +48,14 @@ TEST_CASE("queries, keys and values that do not belong together", "[kit][errors]
     CHECK(kit::check_attention(zeros({1, 4, 7, 5}), k, v, false).N == 7);
     CHECK_THROWS_WITH(kit::check_attention(q, k, zeros({1, 2, 5, 3}), true), "v: length 5, expected 6 like k");
 }
+
+// Of no heads nothing is a multiple, nor a divisor, but no heads.
+TEST_CASE("queries or values without heads", "[kit][errors]") {
+    const Tensor none = zeros({1, 0, 6, 5}), two = zeros({1, 2, 6, 5});
+    CHECK_THROWS_WITH(kit::check_grouped(none, two, two),
+                      "q: heads 0, expected a multiple of the 2 of v, or a divisor of them");
+    CHECK_THROWS_WITH(kit::check_grouped(two, none, none),
+                      "q: heads 2, expected a multiple of the 0 of v, or a divisor of them");
+    CHECK(kit::check_grouped(none, none, none).heads == 0);
+    CHECK(kit::check_attention(none, two, two, true).group == 0);
+}

@@ -443,6 +443,12 @@ TEST_CASE("relative_error names the argument that is no tensor", "[lua][benchmar
     Shell lua;
     CHECK(lua("return relative_error(ones(2) * 3, ones(2) * 2)") == "0.5");
     CHECK(lua("relative_error(ones(2), nil)") == "user:1: relative_error: reference: expected a Tensor, got nothing");
+    CHECK(lua("relative_error(ones(2), io.stdout)") ==
+          "user:1: relative_error: reference: expected a Tensor, got a userdata");
+    CHECK(lua("measured_call(3)") == "user:1: measured_call: expected a function and its arguments, got a number");
+    CHECK(lua("bytes_text(0/0)") == "user:1: bytes_text: NaN, expected a finite number");
+    CHECK(lua("number_text(1e300, -3)") == "user:1: number_text: digits: -3, expected a whole number from 1 to 17");
+    CHECK(lua("plot({1, 2}, io.stdout)") == "user:1: plot: the curve: y: expected numbers, got a userdata");
     CHECK(lua("relative_error(3, ones(2))") == "user:1: relative_error: A: expected a Tensor, got a number");
     CHECK(lua("relative_error(ones(2), {1, 1})") ==
           "user:1: relative_error: reference: expected a Tensor, got a table");

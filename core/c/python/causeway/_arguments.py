@@ -15,7 +15,7 @@ OFFSETS = {"cu_seqlens": "offsets", "state_indices": "slots"}  # what the number
 def text(name, value):
     if value is None:
         return None
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value:  # C would read what stands before a zero byte
         raise ArgumentError(f"{name}: {value!r}, expected a name")
     return value.encode()
 
