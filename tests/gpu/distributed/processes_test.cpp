@@ -36,7 +36,7 @@ bool has(const std::string& text, const std::string& part) { return text.find(pa
 TEST_CASE("processes that share a sequence on GPUs compute what one GPU does", "[gpu][nccl][mpi][processes]") {
     if (!test::gpus(2) || no_mpi()) return;
     for (const char* environment : {"", "NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 "}) {
-        const Output output = run_mpi_script(2, every_call(), TemporaryFolder(), environment);
+        const Output output = run_mpi_script(2, every_call(), TemporaryFolder(), environment, program_path(), "", 600);
         INFO(environment << output.err);
         CHECK(output.status == 0);
         CHECK(has(output.out, " comparisons"));
