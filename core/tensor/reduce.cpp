@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/base/interrupt.hpp"
 #include "core/tensor/fold.hpp"
 
 namespace causeway {
@@ -176,6 +177,7 @@ Tensor cumulate(Reduction op, const Tensor& a, int dim) {
                 Columns total;
                 std::fill_n(total.data(), width, Join::empty);
                 for (Index i = 0; i < along.n; ++i) {
+                    if (i % 65536 == 0) interrupt::check();
                     const Index row = (o * along.n + i) * along.inner + c;
                     for (Index k = 0; k < width; ++k) {
                         double& t = total[static_cast<std::size_t>(k)];

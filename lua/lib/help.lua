@@ -99,6 +99,9 @@ end
 
 --- The words that an option takes, as a new list.
 function causeway.choices(name, option)
+  if type(name) ~= "string" then
+    causeway._raise("choices: expected the name of a function, got " .. causeway._noun(name))
+  end
   local entry = causeway._options[name]
   if not entry then causeway._raise(string.format('choices: "%s" is no function with options', tostring(name))) end
   local words = entry[option]

@@ -6,7 +6,8 @@ local causeway = ...
 local function triangle(name, keeps, X, diagonal)
   diagonal = diagonal == nil and 0 or diagonal
   if not math.tointeger(diagonal) then
-    causeway._raise(name .. ": diagonal: " .. causeway._literal(diagonal) .. ", expected a whole number, as in " .. name
+    local given = type(diagonal) == "userdata" and causeway._noun(diagonal) or causeway._literal(diagonal)
+    causeway._raise(name .. ": diagonal: " .. given .. ", expected a whole number, as in " .. name
       .. "(X, -1)")
   end
   if not pcall(causeway.eltype, X) then

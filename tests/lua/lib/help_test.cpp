@@ -590,6 +590,8 @@ TEST_CASE("the words that an option takes are a list of the caller's own", "[lua
     CHECK(shell("return table.concat(choices('linear_attention', 'update'), ' ')") == "linear gated delta gated_delta");
     CHECK(shell("choices('linear_attention', 'update')[1] = 'x' return choices('linear_attention', 'update')[1]") ==
           "linear");
+    CHECK(shell("choices(ones(2, 2))") ==
+          "user:1: choices: expected the name of a function, got a 2×2 Tensor{Float32}");
     CHECK(shell("choices('none', 'update')") == "user:1: choices: \"none\" is no function with options");
     CHECK(shell("choices('linear_attention', 'none')") ==
           "user:1: choices: the option \"none\" of linear_attention has no list of words");
