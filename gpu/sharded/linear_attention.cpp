@@ -29,10 +29,6 @@ using sharded::whole;
 using sharded::Whole;
 using sharded::Workers;
 
-std::string exchange_of(const Sharding& o) {
-    return o.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[o.exchange].name;
-}
-
 // What linear_attention is given, in parts that are computed in steps or not.
 struct Chosen {
     std::string exchange;
@@ -40,7 +36,7 @@ struct Chosen {
 };
 Chosen chosen_for(const Sharding& o, bool in_steps, bool gates) {
     if (o.exchange == "auto" && in_steps) return {"all-scan", gates};
-    return {exchange_of(o), false};
+    return {sharded::exchange_of(o), false};
 }
 
 // The states before the first tokens, as given, and after the last ones, on the GPU of the caller's tensors: ranks read
@@ -200,7 +196,7 @@ ShardedLinearResult linear_on_ranks(const Tensor& q, const Tensor& k, const Tens
         return linear_attention_sharded(normed.q, normed.k, v, calls::without_l2norm(o), sharding);
     }
     const auto& n = call.sizes;
-    const bool by_heads = exchange_of(sharding) == "heads";
+    const bool by_heads = sharded::exchange_of(sharding) == "heads";
     if (!by_heads) sharded::refuse_shared(n);
     if (gated::is_causal(call.args, n, o)) {
         CausalOptions plain;
@@ -303,7 +299,7 @@ ShardedCausalResult causal_on_ranks(const Tensor& B, const Tensor& C, const Tens
         workers, distributed::Call::gpu_causal, o.cu_seqlens, given_of(n, gamma, o, sharding, workers),
         {{"B: values with the checksum", &B}, {"C: values with the checksum", &C}, {"V: values with the checksum", &V}},
         sharding.sizes, o.stream);
-    if (exchange_of(sharding) == "heads")
+    if (sharded::exchange_of(sharding) == "heads")
         return causal_by_heads(B, C, V, n, gamma, {entries, n.heads, n.r, n.d + (o.normalize ? 1 : 0)}, o, workers,
                                sharding);
     ShardedCausalResult out;
@@ -321,7 +317,7 @@ ShardedCausalResult causal_on_ranks(const Tensor& B, const Tensor& C, const Tens
     // Where maps cost a pass over k and v, which the outputs do not make again, they beat the ring, unless all heads
     // forget.
     const std::string exchange =
-        sharding.exchange == "auto" && in_steps && kept > 0 && !packed ? "all-scan" : exchange_of(sharding);
+        sharding.exchange == "auto" && in_steps && kept > 0 && !packed ? "all-scan" : sharded::exchange_of(sharding);
     const Starts starts = workers.parts ? parts
                           : packed      ? causeway::sharded::starts_of(sharding, n.N, p, unit)
                                         : causal_starts(n, p, kept, exchange, in_steps, sharding);

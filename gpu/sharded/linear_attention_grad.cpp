@@ -213,8 +213,7 @@ ShardedLinearGradient linear_on_ranks(const Tensor& q, const Tensor& k, const Te
     gated::check_gradients(n, v, dO, dstate);
     const bool by_heads = sharding.exchange == "heads";
     if (!by_heads) sharded::refuse_shared(n);
-    const std::string name =
-        sharding.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[sharding.exchange].name;
+    const std::string name = sharded::exchange_of(sharding);
     std::vector<distributed::Given> given = sharded::given_of(n, o, sharding, workers);
     given.push_back({"dstate: given", dstate.has_value(), distributed::truth});
     auto values = sharded::compared(q, k, v, call, o);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "core/gated/linear_attention.hpp"
+#include "core/sharded/exchange.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/sharded/moves.hpp"
 #include "gpu/sharded/run.hpp"
@@ -13,6 +14,11 @@ namespace causeway::gpu::sharded {
 
 // Whole chunks of all kernels, in tokens.
 inline constexpr Index unit = 64;
+
+// The name of the exchange that is asked for; "auto" is the ring, unless a call knows better. Throws Error.
+inline std::string exchange_of(const Sharding& o) {
+    return o.exchange == "auto" ? "ring" : causeway::sharded::exchanges()[o.exchange].name;
+}
 
 // Throws Error where heads of v share those of q or k.
 inline void refuse_shared(const causeway::gated::Sizes& n) {

@@ -22,8 +22,7 @@ __host__ __device__ inline int head_blocks(const Part& p) { return p.DV / sweep_
 
 // A thread block: 32 columns of one batch-head; the two blocks of a cluster load one half of the tiles each, into both.
 // Of eight consumer warps, warp w has the rows 16 w ... 16 w + 15 of the state in Float32, and of a matrix of 64 tokens
-// and 32 columns backwards 16 tokens of 16 columns, forwards of all 32. Shared: stages `keys` and `queries` with their
-// barriers.
+// 16 tokens, forwards of all columns and backwards of 16. Shared: stages `keys` and `queries` with their barriers.
 template <int DK, class Shared>
 struct SweepBlock {
     using State = float[4][4];  // the accumulators of 16×32
@@ -39,7 +38,7 @@ struct SweepBlock {
     const int wide, cluster;  // blocks of a batch-head, and of a cluster
     const int64_t bh, b, h;
     const int rank, first_column, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int token = warp % 4 * 16, column = warp / 4 % 2 * 16;  // of this warp's part of 64 tokens of 32 columns
+    const int token = warp % 4 * 16, column = warp / 4 % 2 * 16;  // this warp's first of 64 tokens, and of 32 columns
     const bool delta, has_rows = warp < DK / 16;
     const KeyTiles key_tiles;
     const KeysPipeline keys;
@@ -121,52 +120,6 @@ struct SweepBlock {
         }
     }
 
-    // d += 16 tokens of X times 16 columns of the state at S.
-    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, uint32_t S) const {
-        uint32_t a[2][4], f[2][4];
-        const auto load = [&](int k) {
-            load_a<DK>(a[k / 16 % 2], X, token, k, lane);
-            load_b<sweep_columns>(f[k / 16 % 2], S, k, column, lane);
-        };
-        load(0);
-#pragma unroll
-        for (int k = 0; k < DK; k += 16) {
-            if (k + 16 < DK) load(k + 16);  // ahead of the products, which the assembler keeps in order
-            multiply(d, a[k / 16 % 2], f[k / 16 % 2]);
-        }
-    }
-    // f(row, column, i) for the pairs of this lane in an accumulator of 16×16 at (token, column): d[half][2 i ...].
-    template <class F>
-    __device__ __forceinline__ void each_pair(F&& f) const {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) f(token + lane / 4 + 8 * i, column + 8 * half + lane % 4 * 2, half, i);
-        }
-    }
-    // S += Xᵀ Y, with `negative` S -= Xᵀ Y, where X are 64 tokens of all rows and Y of the 32 columns.
-    template <bool negative = false>
-    __device__ __forceinline__ void add_outer(State& S, uint32_t X, uint32_t Y) const {
-        uint32_t a[2][4], f[2][2][4];
-        const auto load = [&](int k) {
-            load_a_transposed<DK>(a[k / 16 % 2], X, warp * 16, k, lane);
-            if constexpr (negative) {
-#pragma unroll
-                for (uint32_t& pair : a[k / 16 % 2]) pair ^= 0x80008000u;
-            }
-            load_b<sweep_columns>(f[k / 16 % 2][0], Y, k, 0, lane);
-            load_b<sweep_columns>(f[k / 16 % 2][1], Y, k, 16, lane);
-        };
-        load(0);
-#pragma unroll
-        for (int k = 0; k < C; k += 16) {
-            if (k + 16 < C) load(k + 16);
-            const auto& y = f[k / 16 % 2];
-#pragma unroll
-            for (int c = 0; c < 4; ++c)
-                ptx::mma_m16n8k16<E>(S[c], a[k / 16 % 2], y[c / 2][c % 2 * 2], y[c / 2][c % 2 * 2 + 1]);
-        }
-    }
     // The state's rows times `last` of the tiles at Kw.
     __device__ __forceinline__ void decay(State& S, uint32_t Kw) const {
         const uint32_t last = Kw + key_tiles.last_at + static_cast<uint32_t>(warp * 16 + lane / 4) * 4;

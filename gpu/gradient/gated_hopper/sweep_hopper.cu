@@ -23,13 +23,13 @@ struct BackwardShared {
     PipelineBarriers<stages> keys_barriers, queries_barriers;
 };
 
-// A thread block as in the forward sweep; its state is the gradient of the state, E.
+// A thread block as in the forward sweep, with products by mma.sync; its state is the gradient of the state, E.
 template <int DK>
 struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
     using Block = SweepBlock<DK, BackwardShared<DK>>;
     using Queries = typename BackwardShared<DK>::Queries;
-    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::delta, Block::has_rows, Block::lane,
-        Block::token, Block::column, Block::h, Block::key_tiles;
+    using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::delta, Block::has_rows, Block::warp,
+        Block::lane, Block::token, Block::column, Block::h, Block::key_tiles;
     using typename Block::State;
 
     const BackwardChunks& x;
@@ -59,6 +59,52 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
         }
     }
 
+    // d += 16 tokens of X times 16 columns of the state at S.
+    __device__ __forceinline__ void times_state(float (&d)[2][4], uint32_t X, uint32_t S) const {
+        uint32_t a[2][4], f[2][4];
+        const auto load = [&](int k) {
+            load_a<DK>(a[k / 16 % 2], X, token, k, lane);
+            load_b<sweep_columns>(f[k / 16 % 2], S, k, column, lane);
+        };
+        load(0);
+#pragma unroll
+        for (int k = 0; k < DK; k += 16) {
+            if (k + 16 < DK) load(k + 16);  // ahead of the products, which the assembler keeps in order
+            multiply(d, a[k / 16 % 2], f[k / 16 % 2]);
+        }
+    }
+    // f(row, column, i) for the pairs of this lane in an accumulator of 16×16 at (token, column): d[half][2 i ...].
+    template <class F>
+    __device__ __forceinline__ void each_pair(F&& f) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+            for (int i = 0; i < 2; ++i) f(token + lane / 4 + 8 * i, column + 8 * half + lane % 4 * 2, half, i);
+        }
+    }
+    // S += Xᵀ Y, with `negative` S -= Xᵀ Y, where X are 64 tokens of all rows and Y of the 32 columns.
+    template <bool negative = false>
+    __device__ __forceinline__ void add_outer(State& S, uint32_t X, uint32_t Y) const {
+        uint32_t a[2][4], f[2][2][4];
+        const auto load = [&](int k) {
+            load_a_transposed<DK>(a[k / 16 % 2], X, warp * 16, k, lane);
+            if constexpr (negative) {
+#pragma unroll
+                for (uint32_t& pair : a[k / 16 % 2]) pair ^= 0x80008000u;
+            }
+            load_b<sweep_columns>(f[k / 16 % 2][0], Y, k, 0, lane);
+            load_b<sweep_columns>(f[k / 16 % 2][1], Y, k, 16, lane);
+        };
+        load(0);
+#pragma unroll
+        for (int k = 0; k < C; k += 16) {
+            if (k + 16 < C) load(k + 16);
+            const auto& y = f[k / 16 % 2];
+#pragma unroll
+            for (int c = 0; c < 4; ++c)
+                ptx::mma_m16n8k16<E>(S[c], a[k / 16 % 2], y[c / 2][c % 2 * 2], y[c / 2][c % 2 * 2 + 1]);
+        }
+    }
     // d += Aᵀ dO, A 64×64 with zeros above its diagonal.
     __device__ __forceinline__ void times_scores(float (&d)[2][4], uint32_t A, uint32_t dO) const {
 #pragma unroll
