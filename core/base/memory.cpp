@@ -5,19 +5,21 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "core/base/error.hpp"
 #include "core/base/process.hpp"
+#include "core/base/system_file.hpp"
 
 namespace causeway::memory {
 namespace {
@@ -36,12 +38,6 @@ static_assert(sizeof(Header) <= header);
 std::atomic<std::size_t> held{0};
 std::atomic<std::size_t> largest{0};
 std::atomic<bool> poisoned{false};
-
-std::size_t read_number(const char* path, std::size_t fallback) {
-    std::ifstream in(path);
-    std::size_t value = 0;
-    return in >> value ? value : fallback;
-}
 
 // Large blocks that were released, for the next request of about their size. Fresh pages cost more than the fastest
 // methods take to fill them: at N = 8192, h = 8, d = 128 the output of one call alone was 8192 page faults, 7 of 31 ms.
@@ -154,20 +150,25 @@ std::string readable(std::size_t bytes) {
     return out.str();
 }
 
+// Of the machine.
+std::size_t physical() {
+    struct sysinfo machine {};
+    if (::sysinfo(&machine) != 0) return std::numeric_limits<std::size_t>::max();
+    return static_cast<std::size_t>(machine.totalram) * machine.mem_unit;
+}
+
 }  // namespace
 
 std::size_t available() {
-    constexpr auto unlimited = std::numeric_limits<std::size_t>::max();
-    std::size_t bytes = unlimited;
-    std::ifstream info("/proc/meminfo");
-    for (std::string key; info >> key;) {
-        std::size_t kib = 0;
-        if (key == "MemAvailable:" && info >> kib) bytes = kib * 1024;
-        info.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+    const auto kib = SystemFile("/proc/meminfo").number("MemAvailable:");
+    std::size_t bytes = kib ? *kib * 1024 : physical();
+    // Of control groups of version 2, then 1.
+    for (const auto& [limit, used] :
+         {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+          {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
+        if (const auto most = SystemFile(limit).number())  // "max" where there is none
+            bytes = std::min(bytes, *most - std::min(*most, SystemFile(used).number().value_or(0)));
     }
-    const std::size_t limit = read_number("/sys/fs/cgroup/memory.max", unlimited);
-    const std::size_t used = read_number("/sys/fs/cgroup/memory.current", 0);
-    if (limit != unlimited) bytes = std::min(bytes, limit > used ? limit - used : 0);
     return bytes;
 }
 
@@ -175,10 +176,8 @@ namespace {
 
 // Bytes that can still be had when what was handed out and not yet touched is.
 std::size_t unpromised() {
-    std::size_t resident = 0;
-    std::ifstream statm("/proc/self/statm");
-    statm >> resident >> resident;  // in pages, the second number
-    resident *= static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+    const std::size_t resident = page * SystemFile("/proc/self/statm").number(" ").value_or(0);  // the second number
     const std::size_t promised = held.load() > resident ? held.load() - resident : 0;
     const std::size_t left = available();
     return left > promised ? left - promised : 0;

@@ -21,7 +21,7 @@ void release(void* block) noexcept;
 // read or write there.
 void keep_for_ever(const void* data, std::size_t bytes) noexcept;
 
-// Bytes that can still be had: what the kernel calls available, and what the control group leaves.
+// Bytes that can still be had: what the kernel calls available, and what the control group leaves. Takes none itself.
 std::size_t available();
 
 std::size_t current() noexcept;  // bytes held now

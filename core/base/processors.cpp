@@ -1,13 +1,13 @@
 #include "core/base/processors.hpp"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <limits>
 #include <thread>
+
+#include "core/base/system_file.hpp"
 
 namespace causeway {
 namespace {
@@ -18,14 +18,7 @@ int processors_allowed() noexcept {
     return static_cast<int>(std::thread::hardware_concurrency());
 }
 
-int processors_paid_for() noexcept {
-    const int file = open("/sys/fs/cgroup/cpu.max", O_RDONLY | O_CLOEXEC);
-    if (file < 0) return 0;
-    char text[64];
-    const ssize_t bytes = read(file, text, sizeof text);
-    close(file);
-    return bytes > 0 ? processors_of_quota({text, static_cast<std::size_t>(bytes)}) : 0;
-}
+int processors_paid_for() noexcept { return processors_of_quota(SystemFile("/sys/fs/cgroup/cpu.max").text()); }
 
 }  // namespace
 

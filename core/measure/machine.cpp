@@ -8,6 +8,7 @@
 #include "core/base/eigen.hpp"  // its version
 #include "core/base/error.hpp"
 #include "core/base/processors.hpp"
+#include "core/base/system_file.hpp"
 
 namespace causeway {
 namespace {
@@ -50,11 +51,8 @@ std::string simd() {
 }
 
 std::size_t total_memory() {
-    std::size_t kib = 0, limit = 0;
-    std::istringstream(value_of("/proc/meminfo", "MemTotal", ':')) >> kib;
-    const std::size_t bytes = kib * 1024;
-    std::ifstream group("/sys/fs/cgroup/memory.max");  // "max" where there is no limit: not a number
-    return group >> limit ? std::min(bytes, limit) : bytes;
+    const std::size_t bytes = SystemFile("/proc/meminfo").number("MemTotal:").value_or(0) * 1024;
+    return std::min(bytes, SystemFile("/sys/fs/cgroup/memory.max").number().value_or(bytes));  // "max": no limit
 }
 
 std::string system_name() {

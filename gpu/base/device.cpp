@@ -18,9 +18,12 @@ constexpr int oldest_compute = 80;
 std::string why_unavailable() {
     if (forked_after_use()) return not_in_forked_child;
     int driver = 0, count = 0;
-    if (!succeeded(cudaDriverGetVersion(&driver)) || driver == 0) return "no NVIDIA driver is installed";
-    if (const cudaError_t code = cudaGetDeviceCount(&count); !succeeded(code))
+    const auto cannot_start = [](cudaError_t code) {
         return sentence("CUDA cannot start: ", cudaGetErrorString(code));
+    };
+    if (const cudaError_t code = cudaDriverGetVersion(&driver); !succeeded(code)) return cannot_start(code);
+    if (driver == 0) return "no NVIDIA driver is installed";
+    if (const cudaError_t code = cudaGetDeviceCount(&count); !succeeded(code)) return cannot_start(code);
     if (count == 0) return "no CUDA device is present";
     int current = 0, major = 0, minor = 0;
     cudaError_t code = cudaGetDevice(&current);
