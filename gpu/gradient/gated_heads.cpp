@@ -19,7 +19,7 @@ using namespace gated_heads;
 constexpr const char* name = "gated_gradient";
 // States of a block of columns, of all heads together, of a part; and with how many all chunks are one part, which has
 // as much room then, since it has one place and not two.
-constexpr int64_t tiles_of_part = 512, tiles_of_whole = 2 * tiles_of_part;
+constexpr int64_t tiles_of_part = 640, tiles_of_whole = 2 * tiles_of_part;
 constexpr int64_t rounds = 2;
 
 // Where 64 columns of each token lie between the kernels.

@@ -12,7 +12,7 @@ struct AgainShared {
         Tile k[2], U;
         ChunkGates gates;
     } stage[again_stages];
-    Tile S[2];  // on its way to memory
+    Tile S[2][2];  // on their way to memory, in turns
     uint64_t full[again_stages];
 };
 
@@ -39,12 +39,13 @@ struct Again {
     }
     // The state before chunk c, to memory.
     __device__ __forceinline__ void record(int c) {
+        const uint32_t by = ptx::shared_address(s.S[c % 2]);
         state.pack_state();
-        write_transposed(ptx::shared_address(s.S), state.a);
+        write_transposed(by, state.a);
         ptx::fence_proxy_async();
         __syncthreads();
         if (!leads()) return;
-        ptx::bulk_store(state_of(p, p.S, at, c), ptx::shared_address(s.S), state_bytes);
+        ptx::bulk_store(state_of(p, p.S, at, c), by, state_bytes);
         ptx::tma_store_commit();
     }
     __device__ __forceinline__ void step(int n) {
@@ -75,8 +76,8 @@ struct Again {
         for (int n = 0; n < steps; ++n) {
             record(n);
             step(n);
-            // All have read the stage, and the state that was recorded has left.
-            if (leads()) ptx::tma_store_wait_read<0>();
+            // All have read the stage, and the state that was recorded before this one has left.
+            if (leads()) ptx::tma_store_wait_read<1>();
             __syncthreads();
             if (leads() && n + again_stages < steps) load(n + again_stages);
         }

@@ -7,7 +7,7 @@ namespace causeway::gpu::gated_heads {
 
 namespace {
 
-constexpr uint32_t stages = 2;
+constexpr uint32_t stages = 3;
 constexpr int backward_threads = barriers::warpgroup + 32;  // one warp loads
 
 struct BackwardShared {

@@ -6,6 +6,7 @@
 #include "gpu/gradient/gated_heads/part.hpp"
 #include "gpu/kit/barriers.hpp"
 #include "gpu/kit/launch.hpp"
+#include "gpu/kit/mma.cuh"
 #include "gpu/kit/pack.cuh"
 #include "gpu/kit/warp.cuh"
 
@@ -30,7 +31,7 @@ struct FinishShared {
         float through[8];                 // S ⊙ E, by warp
     };
     float G[C], from_start[C], to_end[C];  // as ChunkGates begins
-    uint64_t inputs, state, after;
+    uint64_t values, keys, state, after;  // what comes in turn: D, X and U; q and k; S; E
 };
 constexpr uint32_t factors_bytes = 3 * C * 4;
 static_assert(offsetof(ChunkGates, beta) == factors_bytes);
@@ -48,7 +49,7 @@ struct Finish {
     const Maps& maps;
     const Part& p;
     const gated::Call& call;
-    const int64_t tile;
+    const unsigned tile;
     const Split split;
     const int64_t bh;
     const int chunk, b, h, start, n;
@@ -62,9 +63,9 @@ struct Finish {
           p(p),
           call(p.call),
           tile(blockIdx.x),
-          split(p, tile / p.chunks),
+          split(p, tile / static_cast<unsigned>(p.chunks)),
           bh(split.bh),
-          chunk(static_cast<int>(tile % p.chunks)),
+          chunk(static_cast<int>(tile % static_cast<unsigned>(p.chunks))),
           b(split.b),
           h(split.h),
           start(split.token(chunk)),
@@ -74,42 +75,45 @@ struct Finish {
     __device__ __forceinline__ const unsigned char* gates() const { return split.gates(p, chunk); }
 
     __device__ __forceinline__ void load() const {
-        const uint32_t bar = ptx::shared_address(&s.inputs);
-        ptx::mbarrier_arrive_expect_tx(bar, (4 + 3 * blocks) * tile_bytes + factors_bytes);
-        ptx::bulk_load(ptx::shared_address(s.G), gates(), factors_bytes, bar);
+        const uint32_t values = ptx::shared_address(&s.values), keys = ptx::shared_address(&s.keys);
+        ptx::mbarrier_arrive_expect_tx(values, 3 * blocks * tile_bytes + factors_bytes);
+        ptx::bulk_load(ptx::shared_address(s.G), gates(), factors_bytes, values);
         for (int i = 0; i < blocks; ++i) {
-            ptx::tma_load(ptx::shared_address(&s.D[i]), maps.dO, bar, 64 * i, start, h * p.dO_step, b,
+            ptx::tma_load(ptx::shared_address(&s.X[i]), maps.dv, values, 64 * i, start, h, b, ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.U[i]), maps.U, values, 64 * i, start, h, b, ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.D[i]), maps.dO, values, 64 * i, start, h * p.dO_step, b,
                           ptx::evict_normal);
-            ptx::tma_load(ptx::shared_address(&s.X[i]), maps.dv, bar, 64 * i, start, h, b, ptx::evict_normal);
-            ptx::tma_load(ptx::shared_address(&s.U[i]), maps.U, bar, 64 * i, start, h, b, ptx::evict_normal);
         }
+        ptx::mbarrier_arrive_expect_tx(keys, 4 * tile_bytes);
         for (int i = 0; i < 2; ++i) {
-            ptx::tma_load(ptx::shared_address(&s.k[i]), maps.k, bar, 64 * i, start, h * p.k_step, b, ptx::evict_normal);
-            ptx::tma_load(ptx::shared_address(&s.q[i]), maps.q, bar, 64 * i, start, h * p.q_step, b, ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.k[i]), maps.k, keys, 64 * i, start, h * p.k_step, b,
+                          ptx::evict_normal);
+            ptx::tma_load(ptx::shared_address(&s.q[i]), maps.q, keys, 64 * i, start, h * p.q_step, b,
+                          ptx::evict_normal);
         }
         load_states(ptx::shared_address(s.S), ptx::shared_address(&s.S[2]), p.S, ptx::shared_address(&s.state));
     }
     __device__ __forceinline__ void load_states(uint32_t first, uint32_t second, const unsigned char* from,
                                                 uint32_t bar) const {
         ptx::mbarrier_arrive_expect_tx(bar, blocks * state_tile);
-        from += tile * blocks * state_bytes;
+        from += int64_t{tile} * blocks * state_bytes;
         ptx::bulk_load(first, from, state_tile, bar);
         if (blocks > 1) ptx::bulk_load(second, from + state_bytes, state_tile, bar);
     }
 
-    // dβ_t = Z_t · Y_t, which dX_t and U_t are with a factor β_t: four threads a token. Where least_beta stood for a β
-    // of 0, dX and U become 0.
-    __device__ __forceinline__ void write_dbeta() const {
-        const int t = threadIdx.x / 4, part = threadIdx.x % 4;
+    // The rows of dX and of U of the token threadIdx.x / 4, of which four threads have a quarter each.
+    template <class F>
+    __device__ __forceinline__ void each_piece(F&& f) const {
+#pragma unroll
+        for (int i = 0; i < 2 * blocks; ++i) {
+            const uint32_t at = swizzle_128(threadIdx.x / 4, 2 * (threadIdx.x % 4) + i % 2);
+            f(*reinterpret_cast<uint4*>(s.X[i / 2].bytes + at), *reinterpret_cast<uint4*>(s.U[i / 2].bytes + at));
+        }
+    }
+    // This thread's part of Z_t · Y_t, which dX_t and U_t are with a factor β_t.
+    __device__ __forceinline__ float z_dot_y() const {
         const float by = 1.0f / beta;
         float sum = 0;
-        const auto each_piece = [&](auto&& f) {
-#pragma unroll
-            for (int i = 0; i < 2 * blocks; ++i) {
-                const uint32_t at = swizzle_128(t, 2 * part + i % 2);
-                f(*reinterpret_cast<uint4*>(s.X[i / 2].bytes + at), *reinterpret_cast<uint4*>(s.U[i / 2].bytes + at));
-            }
-        };
         each_piece([&](const uint4& x, const uint4& u) {
             const auto add = [&](uint32_t f, uint32_t g) {
                 const float2 y = unpack(E{}, f), z = unpack(E{}, g);
@@ -117,14 +121,23 @@ struct Finish {
             };
             add(x.x, u.x), add(x.y, u.y), add(x.z, u.z), add(x.w, u.w);
         });
-        sum = sum_of_quad(sum);
+        return sum * by;
+    }
+    // Where least_beta stands for a β of 0, dX and U become 0, once they have given dβ.
+    __device__ __forceinline__ bool is_without_beta() const { return fabsf(beta) <= channels::least_beta; }
+    __device__ __forceinline__ void clear_rows() const {
+        const int t = threadIdx.x / 4, part = threadIdx.x % 4;
         if (t >= n) return;
-        if (part == 0) p.dbeta[bh * call.N + start + t] = sum * by;
-        if (!(fabsf(beta) <= channels::least_beta)) return;
         each_piece([](uint4& x, uint4& u) { x = u = {0, 0, 0, 0}; });
         ptx::fence_proxy_async();
         E* const row = reinterpret_cast<E*>(gated::head_of(p.dv, b, h) + (start + t) * p.dv.token);
         for (int c = part; c < call.dv; c += 4) row[c] = E(0.0f);
+    }
+    // From four threads' parts.
+    __device__ __forceinline__ void write_dbeta(float part) const {
+        const int t = threadIdx.x / 4;
+        const float all = sum_of_quad(part);
+        if (t < n && threadIdx.x % 4 == 0) p.dbeta[bh * call.N + start + t] = all;
     }
 
     // Queues acc (+)= rows · othersᵀ over `tiles` tiles of 64 columns, which lie so many bytes apart.
@@ -152,36 +165,47 @@ struct Finish {
 
     // From D Uᵀ or dX Uᵀ to dA or dM, packed, and to the pairs' part of dg: two sums, of the tokens 2 lane and the
     // next. dots: of the queries or keys with keys.
+    // The sums over the tokens before j are products with a triangle of ones, whose operand is made of the place alone.
+    // An accumulator is an operand as it lies where eight columns are taken in the order 0, 2, 4, 6, 1, 3, 5, 7.
     __device__ __forceinline__ float2 make_scores(uint32_t (&out)[16], float (&x)[32], const float (&dots)[32]) const {
         const float by = half == 0 ? call.scale : -1.0f;
         const int after = half == 0 ? 0 : 1;  // a pair is a token and one at least so many before it
         const float G[2] = {s.G[row], s.G[row + 8]};
-        float sums[16] = {}, before[2] = {};
+        const uint32_t one = __float_as_uint(1.0f), first_before = col < lane / 4 ? one : 0,
+                       second_before = col + 1 < lane / 4 ? one : 0;
+        float sums[16] = {}, before[4] = {};  // before: the sums of rows over all columns so far
 #pragma unroll
         for (int m = 0; m < 8; ++m) {
             const int j = 8 * m + col;
-            const float2 of_j = *reinterpret_cast<const float2*>(&s.G[j]);
+            float2 of_j{};
+            if constexpr (has_gates) of_j = *reinterpret_cast<const float2*>(&s.G[j]);
+            const auto factor = [&](float of_t, float of) {
+                return has_gates ? by * ptx::ex2_approx(fminf(of_t - of, 0.0f)) : by;
+            };
+            uint32_t pairs[4];
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int t = row + 8 * i;
                 float &first = x[4 * m + 2 * i], &second = x[4 * m + 2 * i + 1];
-                first = t >= j + after ? by * ptx::ex2_approx(fminf(G[i] - of_j.x, 0.0f)) * first : 0.0f;
-                second = t >= j + 1 + after ? by * ptx::ex2_approx(fminf(G[i] - of_j.y, 0.0f)) * second : 0.0f;
+                first = t >= j + after ? factor(G[i], of_j.x) * first : 0.0f;
+                second = t >= j + 1 + after ? factor(G[i], of_j.y) * second : 0.0f;
                 out[2 * m + i] = pack(E{}, first, second);
                 if constexpr (has_gates) {
-                    // Sums over the tokens before j, and before the next one.
                     const float f0 = t > j ? first * dots[4 * m + 2 * i] : 0.0f,
                                 f1 = t > j + 1 ? second * dots[4 * m + 2 * i + 1] : 0.0f;
-                    float sum = f0 + f1;
-                    float left = __shfl_up_sync(all_lanes, sum, 1, 4);
-                    if (lane % 4 >= 1) sum += left;
-                    left = __shfl_up_sync(all_lanes, sum, 2, 4);
-                    if (lane % 4 >= 2) sum += left;
-                    left = __shfl_up_sync(all_lanes, sum, 1, 4);
-                    const float passing = before[i] + (lane % 4 >= 1 ? left : 0.0f);
-                    if (t >= j) sums[2 * m] += passing;
-                    if (t >= j + 1) sums[2 * m + 1] += passing + f0;
-                    before[i] += __shfl_sync(all_lanes, sum, 3, 4);
+                    pairs[i] = __float_as_uint(ptx::round_to_tf32(f0));
+                    pairs[2 + i] = __float_as_uint(ptx::round_to_tf32(f1));
+                }
+            }
+            if constexpr (has_gates) {
+                float passing[4] = {before[0], before[1], before[2], before[3]};
+                ptx::mma_m16n8k8_tf32(passing, pairs, first_before, second_before);
+                if (m < 7) ptx::mma_m16n8k8_tf32(before, pairs, one, one);
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int t = row + 8 * i;
+                    if (t >= j) sums[2 * m] += passing[2 * i];
+                    if (t >= j + 1) sums[2 * m + 1] += passing[2 * i + 1];
                 }
             }
         }
@@ -298,14 +322,19 @@ struct Finish {
 
     __device__ __forceinline__ void run() const {
         if (threadIdx.x == 0) load();
-        ptx::mbarrier_wait(ptx::shared_address(&s.inputs), 0);
+        ptx::mbarrier_wait(ptx::shared_address(&s.values), 0);
         uint32_t scores[16];
         float2 pairs;
-        write_dbeta();
+        const bool without_beta = is_without_beta();
+        float of_beta = 0;
+        if (without_beta) of_beta = z_dot_y(), clear_rows();
         __syncthreads();
         {
             float x[32], dots[32];
             times_rows<blocks>(x, half == 0 ? s.D : s.X, s.U);
+            if (!without_beta) of_beta = z_dot_y();
+            write_dbeta(of_beta);
+            ptx::mbarrier_wait(ptx::shared_address(&s.keys), 0);
             if constexpr (has_gates) times_rows<2>(dots, half == 0 ? s.q : s.k, s.k);
             ptx::wgmma_wait<0>();
             ptx::hold(x);
@@ -397,7 +426,7 @@ __global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __
     FinishShared& s = *reinterpret_cast<FinishShared*>(shared);
     ptx::griddepcontrol_launch_dependents();
     if (threadIdx.x == 0) {
-        for (uint64_t* x : {&s.inputs, &s.state, &s.after}) ptx::mbarrier_init(ptx::shared_address(x), 1);
+        for (uint64_t* x : {&s.values, &s.keys, &s.state, &s.after}) ptx::mbarrier_init(ptx::shared_address(x), 1);
         ptx::fence_mbarrier_init();
     }
     __syncthreads();

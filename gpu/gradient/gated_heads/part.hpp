@@ -69,19 +69,23 @@ struct Split {
     std::int64_t index, bh;
     int first_chunk, b, h;
     bool is_first, is_last;  // of its head
-    __device__ __forceinline__ Split(const Part& p, std::int64_t n)
-        : index(n),
-          bh(n / p.splits),
-          first_chunk(static_cast<int>(n % p.splits) * p.split_chunks + p.first),
-          b(static_cast<int>(bh) / p.call.heads),
-          h(static_cast<int>(bh) % p.call.heads),
-          is_first(n % p.splits == 0),
-          is_last(n % p.splits == p.splits - 1) {}
+    // n counts thread blocks at most, so that 32 bits are enough, whose division is short.
+    __device__ __forceinline__ Split(const Part& p, unsigned n) : Split(p, n, n / p.splits, n % p.splits) {}
     // The first token of chunk c of the launch.
     __device__ __forceinline__ int token(int c) const { return (first_chunk + c) * C; }
     __device__ __forceinline__ unsigned char* gates(const Part& p, int c) const {
         return p.gates + (index * p.split_chunks + p.first + c) * gates_bytes;
     }
+
+private:
+    __device__ __forceinline__ Split(const Part& p, unsigned n, unsigned head, unsigned in_head)
+        : index(n),
+          bh(head),
+          first_chunk(static_cast<int>(in_head) * p.split_chunks + p.first),
+          b(static_cast<int>(head) / p.call.heads),
+          h(static_cast<int>(head) % p.call.heads),
+          is_first(in_head == 0),
+          is_last(static_cast<int>(in_head) == p.splits - 1) {}
 };
 
 void launch_prepare(const Maps& maps, const Part& p, cudaStream_t stream);

@@ -65,9 +65,9 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
     PrepareShared& s = *reinterpret_cast<PrepareShared*>(shared);
     const gated::Call& call = p.call;
     // Chunks that the sweep needs first come first.
-    const Split split(p, blockIdx.x % p.all_splits());
-    const int chunk = static_cast<int>(blockIdx.x / p.all_splits()), start = split.token(chunk), b = split.b,
-              h = split.h;
+    const unsigned all_splits = static_cast<unsigned>(p.all_splits());
+    const Split split(p, blockIdx.x % all_splits);
+    const int chunk = static_cast<int>(blockIdx.x / all_splits), start = split.token(chunk), b = split.b, h = split.h;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t landed = ptx::shared_address(&s.landed), keys = ptx::shared_address(s.k),
                    rows = ptx::shared_address(s.q), P = ptx::shared_address(&s.P), W = ptx::shared_address(&s.W),

@@ -18,7 +18,7 @@ using gated_delta::ChunkGates;
 struct Place : Split {
     int block;
     __device__ __forceinline__ Place(const Part& p, int blocks)
-        : Split(p, blockIdx.x / blocks), block(static_cast<int>(blockIdx.x) % blocks) {}
+        : Split(p, blockIdx.x / static_cast<unsigned>(blocks)), block(static_cast<int>(blockIdx.x) % blocks) {}
     explicit __device__ __forceinline__ Place(const Part& p) : Place(p, p.blocks) {}
 };
 
