@@ -1,5 +1,6 @@
 #include "gpu/base/buffer.hpp"
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -22,22 +23,28 @@ void reset_peak() { peak = in_use.load(); }
 
 namespace {
 
-// The device's pool keeps what it is given back: without this it returns all of it to the driver whenever a stream is
-// waited for.
+// The pool of a device. It keeps what it is given back: without this it returns all of it to the driver whenever a
+// stream is waited for.
+cudaMemPool_t pool_of(int device) {
+    static std::array<std::atomic<cudaMemPool_t>, 64> known;  // every call allocates
+    const auto at = static_cast<std::size_t>(device);
+    if (at < known.size() && known[at]) return known[at];
+    cudaMemPool_t p = nullptr;
+    check(cudaDeviceGetDefaultMemPool(&p, device), "asking for the memory pool");
+    std::uint64_t all = UINT64_MAX;
+    check(cudaMemPoolSetAttribute(p, cudaMemPoolAttrReleaseThreshold, &all), "setting up the memory pool");
+    if (at < known.size()) known[at] = p;
+    return p;
+}
+
 cudaMemPool_t pool() {
     enter_chosen_device();
     int device = 0;
-    cudaMemPool_t p = nullptr;
     const cudaError_t code = cudaGetDevice(&device);
     // The first thing that most programs ask of CUDA: where there is no GPU, this says so.
     if (std::string why; !succeeded(code) && !device_available(&why)) fail_as<SystemError>("gpu: ", why);
     check(code, "asking for the device");
-    check(cudaDeviceGetDefaultMemPool(&p, device), "asking for the memory pool");
-    std::uint64_t all = UINT64_MAX, now = 0;
-    check(cudaMemPoolGetAttribute(p, cudaMemPoolAttrReleaseThreshold, &now), "asking the memory pool");
-    if (now != all)
-        check(cudaMemPoolSetAttribute(p, cudaMemPoolAttrReleaseThreshold, &all), "setting up the memory pool");
-    return p;
+    return pool_of(device);
 }
 
 // What the allocation that ended with this code throws.

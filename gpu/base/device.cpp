@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <mutex>
 
@@ -15,9 +17,14 @@ namespace {
 
 constexpr int oldest_compute = 80;
 
+// Devices that have been found to be usable, a bit for each: every call of the shell asks.
+std::atomic<std::uint64_t> usable{0};
+
 std::string why_unavailable() {
     if (forked_after_use()) return not_in_forked_child;
-    int driver = 0, count = 0;
+    int driver = 0, count = 0, current = 0;
+    const auto bit = [&] { return current < 64 ? std::uint64_t{1} << current : 0; };
+    if (succeeded(cudaGetDevice(&current)) && (usable & bit())) return {};
     const auto cannot_start = [](cudaError_t code) {
         return sentence("CUDA cannot start: ", cudaGetErrorString(code));
     };
@@ -25,7 +32,7 @@ std::string why_unavailable() {
     if (driver == 0) return "no NVIDIA driver is installed";
     if (const cudaError_t code = cudaGetDeviceCount(&count); !succeeded(code)) return cannot_start(code);
     if (count == 0) return "no CUDA device is present";
-    int current = 0, major = 0, minor = 0;
+    int major = 0, minor = 0;
     cudaError_t code = cudaGetDevice(&current);
     if (code == cudaSuccess) code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current);
     if (code == cudaSuccess) code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, current);
@@ -33,6 +40,7 @@ std::string why_unavailable() {
     if (10 * major + minor < oldest_compute) {
         return sentence("the device has compute capability ", major, ".", minor, ", at least 8.0 is needed");
     }
+    usable |= bit();
     return {};
 }
 
