@@ -59,18 +59,18 @@ void Shape::push_back(Index n) {
 
 Index Shape::size() const {
     // The other dimensions must be possible even where one is 0: strides are products of them.
-    const bool empty = std::find(dims_.begin(), dims_.begin() + ndim_, 0) != dims_.begin() + ndim_;
+    constexpr Index most = std::numeric_limits<Index>::max() / 16;
     Index n = 1;
+    bool is_empty = false, fits = true;
     for (int i = 0; i < ndim_; ++i) {
-        const Index dim = std::max<Index>(1, (*this)[i]);
-        if (n > std::numeric_limits<Index>::max() / 16 / dim) {
-            if (empty)
-                fail("a tensor of ", text(), ": has no elements, but its other dimensions have a product beyond 2^59");
-            throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));
-        }
-        n *= dim;
+        const Index dim = (*this)[i];
+        is_empty = is_empty || dim == 0;
+        fits = fits && !__builtin_mul_overflow(n, std::max<Index>(1, dim), &n) && n <= most;
     }
-    return empty ? 0 : n;
+    if (fits) return is_empty ? 0 : n;
+    if (is_empty)
+        fail("a tensor of ", text(), ": has no elements, but its other dimensions have a product beyond 2^59");
+    throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));
 }
 
 std::string Shape::text() const {
@@ -98,13 +98,10 @@ Tensor Tensor::zeros(DType type, const Shape& shape) {
     return out;
 }
 
-Tensor Tensor::shaped(DType type, const Shape& shape) {
-    Tensor out;
-    out.elements_ = nullptr;
-    out.dtype_ = type;
-    out.shape_ = shape;
-    return out;
-}
+Tensor::Tensor(DType type, const Shape& shape, std::shared_ptr<unsigned char> elements) noexcept
+    : elements_(std::move(elements)), dtype_(type), shape_(shape) {}
+
+Tensor Tensor::shaped(DType type, const Shape& shape) { return {type, shape, nullptr}; }
 
 Tensor Tensor::view(DType type, const Shape& shape, void* elements) {
     Tensor out = shaped(type, shape);

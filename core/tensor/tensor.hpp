@@ -70,8 +70,8 @@ public:
     // Of elements that are somebody else's: aligned as their type is, and there until the last handle is gone.
     static Tensor view(DType, const Shape&, void* elements);
     bool is_view() const { return elements_.use_count() == 0; }  // without elements of its own
-    static Tensor shaped(
-        DType, const Shape&);  // type and shape alone, for checks: it has no elements, and must not be asked for them
+    // Type and shape alone, for checks: it has no elements, and must not be asked for them.
+    static Tensor shaped(DType, const Shape&);
 
     DType dtype() const { return dtype_; }
     const Shape& shape() const { return shape_; }
@@ -101,6 +101,8 @@ public:
     std::string summary() const;  // "2×3 Tensor{Float32}"
 
 private:
+    Tensor(DType, const Shape&, std::shared_ptr<unsigned char> elements) noexcept;
+
     std::shared_ptr<unsigned char> elements_;  // the first one; what is kept alive is the buffer around it
     DType dtype_;
     Shape shape_;
