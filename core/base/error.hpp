@@ -8,6 +8,7 @@
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
 namespace causeway {
@@ -73,6 +74,19 @@ inline const char* sentence_of(const std::exception& error) noexcept {
     return dynamic_cast<const std::bad_alloc*>(&error) ? text_of(ErrorKind::out_of_memory) : error.what();
 }
 
+// A text, or, where it has more than 2000 bytes, its first and last 500 and how many are between, which cut no
+// character of UTF-8.
+inline std::string ends_of(std::string_view text) {
+    constexpr std::size_t longest = 2000, kept = 500;
+    if (text.size() <= longest) return std::string(text);
+    const auto is_inside = [&](std::size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80; };
+    std::size_t first = kept, last = text.size() - kept;
+    while (first > 0 && is_inside(first)) --first;
+    while (last < text.size() && is_inside(last)) ++last;
+    return std::string(text.substr(0, first)) + " ... (" + std::to_string(last - first) + " bytes) ... " +
+           std::string(text.substr(last));
+}
+
 // Writes a part of a message. The sign of a NaN, which streams print, says nothing: numbers are nan, inf, -inf.
 template <class T>
 void put_part(std::ostream& out, const T& part) {
@@ -89,15 +103,23 @@ std::string sentence(const Parts&... parts) {
     return out.str();
 }
 
+// A part of a message as it is, but a text as long as a page by its two ends: it came from a script or a file, and a
+// message is one sentence.
+template <class T>
+decltype(auto) in_message(const T& part) {
+    if constexpr (std::is_convertible_v<const T&, std::string_view>) return ends_of(part);
+    else return (part);
+}
+
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
-    throw Error(sentence(parts...));
+    throw Error(sentence(in_message(parts)...));
 }
 
 // The same for an error of another kind: fail_as<IoError>(path, ": is empty").
 template <class E, class... Parts>
 [[noreturn]] void fail_as(const Parts&... parts) {
-    throw E(sentence(parts...));
+    throw E(sentence(in_message(parts)...));
 }
 
 }  // namespace causeway

@@ -10,10 +10,13 @@
 
 #include "core/base/file.hpp"
 #include "core/base/interrupt.hpp"
+#include "core/base/utf8.hpp"
 #include "core/tensor/tensor.hpp"
 #include "tests/catch.hpp"
+#include "tests/temporary.hpp"
 
 using namespace causeway;
+using namespace causeway::testing;
 
 namespace {
 
@@ -59,4 +62,20 @@ TEST_CASE("numbers in a message are nan, inf and -inf, whatever the sign of a Na
     CHECK(sentence("decay: ", nan, ", ", -nan, ", ", std::copysign(nan, -1.0)) == "decay: nan, nan, nan");
     CHECK(sentence(std::copysign(std::numeric_limits<float>::quiet_NaN(), -1.0f)) == "nan");
     CHECK(sentence(inf, " ", -inf, " ", 0.5f, " ", 3) == "inf -inf 0.5 3");
+}
+
+TEST_CASE("a long text in a message is shown by its ends, in whole characters", "[errors]") {
+    const auto message = [](const std::string& text) {
+        return message_of([&] { fail("method: ", text, ", expected another"); });
+    };
+    CHECK(message(std::string(2000, 'x')) == "method: " + std::string(2000, 'x') + ", expected another");
+    CHECK(message(std::string(100000, 'x')) == "method: " + std::string(500, 'x') + " ... (99000 bytes) ... " +
+                                                   std::string(500, 'x') + ", expected another");
+    std::string accents = "a";
+    for (int i = 0; i < 2000; ++i) accents += "é";
+    const std::string shown = message(accents);
+    CHECK(utf8_prefix(shown) == shown.size());
+    CHECK(shown.size() < 1100);
+    CHECK(message_of([] { fail_as<IoError>(std::string(3000, '/'), ": is missing"); }).size() < 1100);
+    CHECK(message(std::string(5000, '\x80')).size() < 6000);  // no UTF-8 at all
 }
