@@ -36,7 +36,7 @@ struct UnknownName : Error {
 
 private:
     static std::string sentence_of(const std::string& said, const std::string& hint, const std::string& otherwise) {
-        return said + (hint.empty() ? otherwise : hint);
+        return ends_of(said) + (hint.empty() ? otherwise : hint);
     }
 };
 

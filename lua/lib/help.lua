@@ -683,7 +683,8 @@ local function unknown(name, sections)
   table.sort(known)
   local last = without_library(name)
   local near = #last > 3 and causeway._closest(last, known) or ""  -- among so many one of three letters is always near
-  local text = string.format('no help for "%s"%s', name, near ~= "" and string.format(' (did you mean "%s"?)', near)
+  local quoted = #name <= 200 and string.format('"%s"', name) or string.format("a name of %d bytes", #name)
+  local text = string.format("no help for %s%s", quoted, near ~= "" and string.format(' (did you mean "%s"?)', near)
     or "")
   local list = found(name, sections)
   local next_step = near == "" and "; ? lists the topics, ??word searches all pages" or ""

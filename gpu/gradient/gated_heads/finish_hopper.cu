@@ -31,7 +31,7 @@ struct FinishShared {
         float through[8];                 // S ⊙ E, by warp
     };
     float G[C], from_start[C], to_end[C];  // as ChunkGates begins
-    uint64_t values, keys, state, after;  // what comes in turn: D, X and U; q and k; S; E
+    uint64_t values, keys, state, after;   // what comes in turn: D, X and U; q and k; S; E
 };
 constexpr uint32_t factors_bytes = 3 * C * 4;
 static_assert(offsetof(ChunkGates, beta) == factors_bytes);
