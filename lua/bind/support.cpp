@@ -62,6 +62,12 @@ int noun(lua_State* L) {
     return 1;
 }
 
+// _is_tensor(value) -> whether it is one, on the CPU or on a GPU
+int is_tensor_(lua_State* L) {
+    lua_pushboolean(L, is_tensor(L, 1) || is_gpu_tensor(L, 1));
+    return 1;
+}
+
 // _check_options(function, options[, known]): an error unless options is nil or a table with only the known names,
 // which are those that Tab offers in the function where none are given
 int check_options(lua_State* L) {
@@ -130,6 +136,7 @@ void open_support(lua_State* L) {
                          {"_raise", guarded<raise_message>},
                          {"_of_kind", guarded<message_of_kind>},
                          {"_noun", guarded<noun>},
+                         {"_is_tensor", guarded<is_tensor_>},
                          {"_check_options", guarded<check_options>},
                          {"_check_names", guarded<check_names>},
                          {"_closest", guarded<closest_name>},

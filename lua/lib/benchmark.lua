@@ -51,7 +51,7 @@ end
 --- max |A - reference| / max |reference|; NaN where A has a NaN.
 function causeway.relative_error(A, reference)
   for _, argument in ipairs({ { "A", A }, { "reference", reference } }) do
-    if not pcall(causeway.eltype, argument[2]) then
+    if not causeway._is_tensor(argument[2]) then
       raise(string.format("relative_error: %s: expected a Tensor, got %s", argument[1], noun(argument[2])))
     end
   end
@@ -81,7 +81,7 @@ function causeway.measured_call(f, ...)
   local result = f(...)
   local seconds = causeway.clock() - start
   local _, peak = causeway._memory()
-  if not pcall(causeway.eltype, result) then
+  if not causeway._is_tensor(result) then
     raise("the function returned " .. noun(result) .. ", expected a Tensor as its first result")
   end
   local own = causeway.length(result) * element_bytes[causeway.eltype(result)]
@@ -401,7 +401,7 @@ local function checked_inputs(options)
   local given = {}
   for i, names in ipairs({ { "q", "B" }, { "k", "C" }, { "v", "V" } }) do
     local X = inputs[i] or inputs[names[1]] or inputs[names[2]]
-    local is_tensor, element = pcall(causeway.eltype, X)
+    local is_tensor = causeway._is_tensor(X)
     if not is_tensor or causeway.ndims(X) < 2 or X:device() ~= "cpu" then
       raise(string.format(
         "benchmark_method: inputs: %s is %s, expected a tensor on the CPU, [batch, heads, N, width]",
@@ -409,7 +409,7 @@ local function checked_inputs(options)
         is_tensor and (X:device() == "cpu" and "a tensor of one dimension" or "a tensor on a GPU") or noun(X)))
     end
     given[names[2]] = options.layout == "bnhd" and heads_first(X) or X
-    given.dtype = given.dtype or element
+    given.dtype = given.dtype or causeway.eltype(X)
   end
   if options.layout == nil then causeway._note_layout("benchmark_method", "k", given.C, true) end
   local dims = causeway.ndims(given.B)
@@ -517,7 +517,7 @@ local function reference_of(given, inputs)
       { decay = given.passed.decay, normalize = given.passed.normalize, layout = "bhnd" })
   end
   local O = given.reference(causeway.f64(inputs.B), causeway.f64(inputs.C), causeway.f64(inputs.V), given.passed)
-  if not pcall(causeway.eltype, O) then
+  if not causeway._is_tensor(O) then
     raise("benchmark_method: reference: returned " .. noun(O) .. ", expected a Tensor like V")
   end
   local wide = causeway.f64(O)

@@ -191,7 +191,7 @@ local function heads_of(claim, inputs)
   local rates = of_tensor and decay:totable() or decay
   for _, name in ipairs({ "B", "C", "V" }) do
     local x = inputs[name]
-    local is_tensor = type(x) == "userdata"
+    local is_tensor = causeway._is_tensor(x)
     if not is_tensor or causeway.ndims(x) ~= 4 or x:size(2) ~= #rates then
       local shape = is_tensor and "[" .. table.concat({ x:size() }, ", ") .. "]" or causeway._noun(x)
       refuse(string.format("%d numbers, one a head, beside %s = %s, expected [b, %d, N, width]", #rates, name, shape,

@@ -10,9 +10,10 @@ local spacing = { Float64 = 2.0 ^ -52, Float32 = 2.0 ^ -23, Float16 = 2.0 ^ -10,
 -- The value in Float64, and the spacing of its own type.
 local function wide(x, name)
   if type(x) == "number" then return x, spacing.Float64 end
-  local is_tensor, element = pcall(causeway.eltype, x)
-  if not is_tensor then raise("isapprox: " .. name .. ": " .. noun(x) .. ", expected a Tensor or a number") end
-  return causeway.f64(x), spacing[element]
+  if not causeway._is_tensor(x) then
+    raise("isapprox: " .. name .. ": " .. noun(x) .. ", expected a Tensor or a number")
+  end
+  return causeway.f64(x), spacing[causeway.eltype(x)]
 end
 
 local function check_tolerance(options, name)

@@ -25,7 +25,7 @@ end
 
 --- Numbers, or a list of them, and not a table of curves.
 function causeway._is_data(value)
-  if type(value) == "userdata" then return (pcall(causeway.eltype, value)) end
+  if type(value) == "userdata" then return causeway._is_tensor(value) end
   return causeway._is_plain(value) and (type(value[1]) == "number" or next(value) == nil)
 end
 

@@ -378,8 +378,8 @@ for _, name in ipairs({ "sum", "mean", "maximum", "minimum", "prod", "std" }) do
 -- ── No number to compute with, or no derivative ──
 
 -- The last operators here are those that a tensor refuses.
-for _, name in ipairs({ "size", "length", "ndims", "eltype", "device", "#A", "eq", "ne", "lt", "le", "gt", "ge",
-  "isnan", "isfinite", "argmax", "argmin", "any", "all", "similar", "A == B", "A < B", "A <= B",
+for _, name in ipairs({ "size", "length", "ndims", "eltype", "_is_tensor", "device", "#A", "eq", "ne", "lt", "le",
+  "gt", "ge", "isnan", "isfinite", "argmax", "argmin", "any", "all", "similar", "A == B", "A < B", "A <= B",
   "A ^ B" }) do
   known.constant[name] = true
 end

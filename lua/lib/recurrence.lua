@@ -25,7 +25,7 @@ local option_names = {}
 for name in pairs(handed_on) do option_names[#option_names + 1] = name end
 table.sort(option_names)
 
-local function is_tensor(x) return type(x) == "userdata" end
+local function is_tensor(x) return causeway._is_tensor(x) end  -- looked up anew: inside grad it is another one
 
 --- A row for each part: a function, a Tensor or a number, or what it is by default.
 function Rule:table()

@@ -10,7 +10,7 @@ local function triangle(name, keeps, X, diagonal)
     causeway._raise(name .. ": diagonal: " .. given .. ", expected a whole number, as in " .. name
       .. "(X, -1)")
   end
-  if not pcall(causeway.eltype, X) then
+  if not causeway._is_tensor(X) then
     causeway._raise(name .. ": X: " .. causeway._noun(X) .. ", expected a Tensor")
   end
   local dims = causeway.ndims(X)

@@ -58,12 +58,12 @@ local function checked_inputs(options)
   local own = { log_decay = inputs.log_decay, beta = inputs.beta }
   for i, name in ipairs({ "q", "k", "v" }) do
     local X = inputs[i] or inputs[name]
-    local is_tensor, element = pcall(causeway.eltype, X)
+    local is_tensor = causeway._is_tensor(X)
     if not is_tensor or causeway.ndims(X) < 2 or X:device() ~= "cpu" then
       raise(string.format("%s: inputs: %s is %s, expected a tensor on the CPU, [batch, heads, N, width]", call, name,
         is_tensor and (X:device() == "cpu" and "a tensor of one dimension" or "a tensor on a GPU") or noun(X)))
     end
-    own[name], own.dtype = X, own.dtype or element
+    own[name], own.dtype = X, own.dtype or causeway.eltype(X)
   end
   local dims = causeway.ndims(own.v)
   local behind_heads = options.layout == "bnhd" and dims > 2
