@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 
 #include "core/base/parallel.hpp"
@@ -57,17 +56,7 @@ void Shape::push_back(Index n) {
     dims_[static_cast<std::size_t>(ndim_++)] = n;
 }
 
-Index Shape::size() const {
-    // The other dimensions must be possible even where one is 0: strides are products of them.
-    constexpr Index most = std::numeric_limits<Index>::max() / 16;
-    Index n = 1;
-    bool is_empty = false, fits = true;
-    for (int i = 0; i < ndim_; ++i) {
-        const Index dim = (*this)[i];
-        is_empty = is_empty || dim == 0;
-        fits = fits && !__builtin_mul_overflow(n, std::max<Index>(1, dim), &n) && n <= most;
-    }
-    if (fits) return is_empty ? 0 : n;
+void Shape::refuse_size(bool is_empty) const {
     if (is_empty)
         fail("a tensor of ", text(), ": has no elements, but its other dimensions have a product beyond 2^59");
     throw OutOfMemory(sentence("out of memory: a tensor of ", text(), " is too large"));

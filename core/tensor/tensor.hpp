@@ -50,12 +50,26 @@ public:
     Index operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
     Index& operator[](int i) { return dims_[static_cast<std::size_t>(i)]; }
     Index back(int i = 0) const { return dims_[static_cast<std::size_t>(ndim_ - 1 - i)]; }  // i-th from the right
-    Index size() const;        // number of elements; 1 without dimensions
+    // Number of elements; 1 without dimensions. Throws where it is 2^59 or more, or would be with 1 for a dimension of
+    // 0: strides are products of the others.
+    Index size() const {
+        Index n = 1;
+        bool is_empty = false, fits = true;
+        for (int i = 0; i < ndim_; ++i) {
+            const Index dim = (*this)[i];
+            is_empty = is_empty || dim == 0;
+            fits = fits && !__builtin_mul_overflow(n, dim > 1 ? dim : 1, &n) && n < Index{1} << 59;
+        }
+        if (!fits) refuse_size(is_empty);
+        return is_empty ? 0 : n;
+    }
     std::string text() const;  // "2×3"
     bool operator==(const Shape& other) const;
     bool operator!=(const Shape& other) const { return !(*this == other); }
 
 private:
+    [[noreturn]] void refuse_size(bool is_empty) const;
+
     std::array<Index, max_ndim> dims_{};
     int ndim_ = 0;
 };
