@@ -112,18 +112,10 @@ const Call<GeneralOptions<Tensor>>& general_linear_attention() {
 template <class Tensor>
 const Call<GeneralStepOptions<Tensor>>& general_linear_attention_step() {
     using S = GeneralStepOptions<Tensor>;
-    static const auto& call =
-        *new Call<S>{"general_linear_attention_step",
-                     {{"q"}, {"k"}, {"v"}, {"state"}},
-                     joined<S>(of_all_general_calls<S>(),
-                               {{.name = "inplace",
-                                 .member = &S::inplace,
-                                 .text = "whether the given state itself is advanced and returned, without a copy",
-                                 .in_place = "state"},
-                                {.name = "keep_states",
-                                 .member = &S::keep_states,
-                                 .text = "whether the states after each token are returned too, as an array"}}),
-                     "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\nstate = zeros(1, 2, 8, 8)"};
+    static const auto& call = *new Call<S>{"general_linear_attention_step",
+                                           {{"q"}, {"k"}, {"v"}, {"state"}},
+                                           joined<S>(of_all_general_calls<S>(), of_steps<S>()),
+                                           step_inputs};
     return call;
 }
 

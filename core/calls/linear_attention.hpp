@@ -240,20 +240,10 @@ const Call<LinearCallOptions<Tensor>>& linear_attention() {
 template <class Tensor>
 const Call<LinearStepOptions<Tensor>>& linear_attention_step() {
     using S = LinearStepOptions<Tensor>;
-    static const auto& call =
-        *new Call<S>{"linear_attention_step",
-                     {{"q"}, {"k"}, {"v"}, {"state"}},
-                     joined<S>(of_all_linear_calls<S>(),
-                               {{.name = "inplace",
-                                 .member = &S::inplace,
-                                 .text = "whether the given state itself is advanced and returned, without a "
-                                         "copy: it is read from memory once and written once",
-                                 .in_place = "state"},
-                                {.name = "keep_states",
-                                 .member = &S::keep_states,
-                                 .text = "whether the states after each token are returned too, as an array"}}),
-                     "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\n"
-                     "state = zeros(1, 2, 8, 8)"};
+    static const auto& call = *new Call<S>{"linear_attention_step",
+                                           {{"q"}, {"k"}, {"v"}, {"state"}},
+                                           joined<S>(of_all_linear_calls<S>(), of_steps<S>()),
+                                           step_inputs};
     return call;
 }
 

@@ -62,4 +62,18 @@ Option<S> inplace_option(const char* example) {
             .example = example};
 }
 
+// Of a step of a few tokens, and its inputs in examples.
+template <class S>
+std::vector<Option<S>> of_steps() {
+    return {{.name = "inplace",
+             .member = &S::inplace,
+             .text = "whether the given state itself is advanced and returned, without a copy",
+             .in_place = "state"},
+            {.name = "keep_states",
+             .member = &S::keep_states,
+             .text = "whether the states after each token are returned too, as an array"}};
+}
+inline constexpr const char* step_inputs =
+    "q, k, v = randn(1, 2, 1, 8), randn(1, 2, 1, 8), randn(1, 2, 1, 8)\nstate = zeros(1, 2, 8, 8)";
+
 }  // namespace causeway::calls

@@ -73,6 +73,24 @@ void push_states(lua_State* L, const std::vector<Tensor>& states) {
     }
 }
 
+// Of a step without inplace: `own`, a copy of the states that it advances, in the place of those that are given; what
+// state_indices picked is all of it.
+template <class Tensor, class StepOptions>
+void advance_copy(Tensor& state, const Tensor& own, StepOptions& o) {
+    state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
+    o.state_indices.clear();
+}
+
+// What a step returns: output, state (, array of states).
+template <class Tensor>
+int push_step(lua_State* L, const Tensor& O, const Tensor& state, const std::vector<Tensor>* states) {
+    push(L, O);
+    push(L, state);
+    if (!states) return 2;
+    push_states(L, *states);
+    return 3;
+}
+
 // Whether the option is a number, not a list of them.
 inline bool is_one_number(lua_State* L, const Options& given, const char* key) {
     const bool one = given.push(key) == LUA_TNUMBER;

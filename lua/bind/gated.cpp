@@ -57,18 +57,13 @@ int linear_attention_step_(lua_State* L) {
     refuse_left_out_length(q, state);
     if (!o.inplace) {
         gated::check_state(state, v, size, false);
-        const Tensor own = gated::states_of(state, size);
-        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
-        o.state_indices.clear();
+        advance_copy(state, gated::states_of(state, size), o);
     }
     Tensor O(q.dtype(), size.output);
-    std::vector<Tensor> states;
-    linear_attention_step(q, k, v, state, O, o, o.keep_states ? &states : nullptr);
-    push(L, O);
-    push(L, state);
-    if (!o.keep_states) return 2;
-    push_states(L, states);
-    return 3;
+    std::vector<Tensor> kept;
+    std::vector<Tensor>* const states = o.keep_states ? &kept : nullptr;
+    linear_attention_step(q, k, v, state, O, o, states);
+    return push_step(L, O, state, states);
 }
 
 // _linear_forms() -> the updates and the modes of linear_attention, as lists of tables

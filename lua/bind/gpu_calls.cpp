@@ -118,21 +118,14 @@ int linear_attention_step_(lua_State* L) {
     gpu::LinearOptions o = checked_as_it_waits(read), shapes = o;
     shapes.check_gates = false, shapes.state = state;
     const auto sizes = gpu::gated::check(q, k, v, shapes).sizes;
-    if (!o.inplace) {
-        const Tensor own = gpu::gated::first_states(sizes, shapes);
-        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
-        o.state_indices.clear();
-    }
+    if (!o.inplace) advance_copy(state, gpu::gated::first_states(sizes, shapes), o);
     o.inplace = false;  // the step always advances what it is given
     Tensor O(q.dtype(), sizes.output);
-    std::vector<Tensor> states;
-    gpu::linear_attention_step(q, k, v, state, O, o, read.keep_states ? &states : nullptr);
+    std::vector<Tensor> kept;
+    std::vector<Tensor>* const states = read.keep_states ? &kept : nullptr;
+    gpu::linear_attention_step(q, k, v, state, O, o, states);
     wait();
-    push(L, O);
-    push(L, state);
-    if (!read.keep_states) return 2;
-    push_states(L, states);
-    return 3;
+    return push_step(L, O, state, states);
 }
 
 int linear_attention_grad_(lua_State* L) {
@@ -176,21 +169,16 @@ int general_linear_attention_step_(lua_State* L) {
     const auto sizes = gpu::gated::check_general(q, k, v, o).sizes;
     if (!read.inplace) {
         causeway::gated::check_state(state.form(), v.form(), sizes, false);
-        gpu::LinearOptions states;
-        states.state = state;
-        const Tensor own = gpu::gated::first_states(sizes, states);
-        state = o.state_indices.empty() ? own.reshape(state.shape()) : own;
-        o.state_indices.clear();
+        gpu::LinearOptions given_states;
+        given_states.state = state;
+        advance_copy(state, gpu::gated::first_states(sizes, given_states), o);
     }
     Tensor O(q.dtype(), sizes.output);
-    std::vector<Tensor> states;
-    gpu::general_linear_attention_step(q, k, v, state, O, o, read.keep_states ? &states : nullptr);
+    std::vector<Tensor> kept;
+    std::vector<Tensor>* const states = read.keep_states ? &kept : nullptr;
+    gpu::general_linear_attention_step(q, k, v, state, O, o, states);
     wait();
-    push(L, O);
-    push(L, state);
-    if (!read.keep_states) return 2;
-    push_states(L, states);
-    return 3;
+    return push_step(L, O, state, states);
 }
 
 int general_linear_attention_grad_(lua_State* L) {
