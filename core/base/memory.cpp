@@ -10,7 +10,6 @@
 #include <mutex>
 #include <new>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <sys/mman.h>
@@ -150,24 +149,30 @@ std::string readable(std::size_t bytes) {
     return out.str();
 }
 
-// Of the machine.
-std::size_t physical() {
-    struct sysinfo machine {};
-    if (::sysinfo(&machine) != 0) return std::numeric_limits<std::size_t>::max();
-    return static_cast<std::size_t>(machine.totalram) * machine.mem_unit;
-}
+// What a control group allows, a number or "max", and what of it is taken: of version 2, then 1.
+struct Group {
+    const char *limit, *used;
+};
+constexpr Group groups[] = {
+    {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
+    {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}};
 
 }  // namespace
 
+std::size_t total() {
+    struct sysinfo machine {};
+    std::size_t bytes = std::numeric_limits<std::size_t>::max();
+    if (::sysinfo(&machine) == 0) bytes = static_cast<std::size_t>(machine.totalram) * machine.mem_unit;
+    for (const Group& group : groups) bytes = std::min(bytes, SystemFile(group.limit).number().value_or(bytes));
+    return bytes;
+}
+
 std::size_t available() {
     const auto kib = SystemFile("/proc/meminfo").number("MemAvailable:");
-    std::size_t bytes = kib ? *kib * 1024 : physical();
-    // Of control groups of version 2, then 1.
-    for (const auto& [limit, used] :
-         {std::pair{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"},
-          {"/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"}}) {
-        if (const auto most = SystemFile(limit).number())  // "max" where there is none
-            bytes = std::min(bytes, *most - std::min(*most, SystemFile(used).number().value_or(0)));
+    std::size_t bytes = kib ? *kib * 1024 : total();
+    for (const Group& group : groups) {
+        if (const auto most = SystemFile(group.limit).number())
+            bytes = std::min(bytes, *most - std::min(*most, SystemFile(group.used).number().value_or(0)));
     }
     return bytes;
 }

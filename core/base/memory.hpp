@@ -21,7 +21,9 @@ void release(void* block) noexcept;
 // read or write there.
 void keep_for_ever(const void* data, std::size_t bytes) noexcept;
 
-// Bytes that can still be had: what the kernel calls available, and what the control group leaves. Takes none itself.
+// Bytes of the machine, or as many as the control group allows; and those that can still be had, which the kernel calls
+// available and the control group leaves. Asking takes none.
+std::size_t total();
 std::size_t available();
 
 std::size_t current() noexcept;  // bytes held now

@@ -2,13 +2,12 @@
 
 #include <sys/utsname.h>
 
-#include <algorithm>
 #include <fstream>
 
 #include "core/base/eigen.hpp"  // its version
 #include "core/base/error.hpp"
+#include "core/base/memory.hpp"
 #include "core/base/processors.hpp"
-#include "core/base/system_file.hpp"
 
 namespace causeway {
 namespace {
@@ -50,11 +49,6 @@ std::string simd() {
 #endif
 }
 
-std::size_t total_memory() {
-    const std::size_t bytes = SystemFile("/proc/meminfo").number("MemTotal:").value_or(0) * 1024;
-    return std::min(bytes, SystemFile("/sys/fs/cgroup/memory.max").number().value_or(bytes));  // "max": no limit
-}
-
 std::string system_name() {
     std::string name = value_of("/etc/os-release", "PRETTY_NAME", '=');
     utsname kernel{};
@@ -80,7 +74,7 @@ const Machine& machine() {
         *new Machine{processor(),
                      processors(),
                      simd(),
-                     total_memory(),
+                     memory::total(),
                      system_name(),
                      compiler(),
                      sentence(EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION),

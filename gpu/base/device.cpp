@@ -24,16 +24,14 @@ std::string why_unavailable() {
     if (forked_after_use()) return not_in_forked_child;
     int driver = 0, count = 0, current = 0;
     const auto bit = [&] { return current < 64 ? std::uint64_t{1} << current : 0; };
-    if (succeeded(cudaGetDevice(&current)) && (usable & bit())) return {};
-    const auto cannot_start = [](cudaError_t code) {
-        return sentence("CUDA cannot start: ", cudaGetErrorString(code));
-    };
-    if (const cudaError_t code = cudaDriverGetVersion(&driver); !succeeded(code)) return cannot_start(code);
+    cudaError_t code = cudaGetDevice(&current);
+    if (succeeded(code) && (usable & bit())) return {};
+    const auto cannot_start = [](cudaError_t why) { return sentence("CUDA cannot start: ", cudaGetErrorString(why)); };
+    if (const cudaError_t asked = cudaDriverGetVersion(&driver); !succeeded(asked)) return cannot_start(asked);
     if (driver == 0) return "no NVIDIA driver is installed";
-    if (const cudaError_t code = cudaGetDeviceCount(&count); !succeeded(code)) return cannot_start(code);
+    if (const cudaError_t asked = cudaGetDeviceCount(&count); !succeeded(asked)) return cannot_start(asked);
     if (count == 0) return "no CUDA device is present";
     int major = 0, minor = 0;
-    cudaError_t code = cudaGetDevice(&current);
     if (code == cudaSuccess) code = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current);
     if (code == cudaSuccess) code = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, current);
     if (!succeeded(code)) return sentence("the CUDA device cannot be used: ", cudaGetErrorString(code));
