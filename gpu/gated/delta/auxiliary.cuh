@@ -88,6 +88,7 @@ struct Auxiliary {
     }
     // Waits for K Kᵀ of the n-th chunk, whose gates are there, and writes its A to shared memory, to one of two
     // buffers.
+    template <bool gated>
     __device__ __forceinline__ void leave_keys(float (&kk)[32], uint32_t n, uint32_t buffer) const {
         const int lane = ptx::laneid(), row = 16 * warp + lane / 4;
         const uint32_t gates = pipes.gate.at(n);
@@ -98,10 +99,11 @@ struct Auxiliary {
         }
         ptx::wgmma_wait<0>();
         ptx::hold(kk);
-        write_triangle<lengths>(kk, gates, triangle.diagonal(warp), triangle.below(buffer), warp, lane, beta0, beta1);
+        write_triangle<lengths, gated>(kk, gates, triangle.diagonal(warp), triangle.below(buffer), warp, lane, beta0,
+                                       beta1);
     }
 
-    template <bool with_outputs>
+    template <bool with_outputs, bool gated>
     __device__ __forceinline__ void step(uint32_t c) const {
         // After the last chunk its own A is made again, into the other buffer, and never used: this saves a branch. Its
         // stages have been given back by then, but nothing more is loaded into them.
@@ -138,7 +140,7 @@ struct Auxiliary {
         }
         if constexpr (with_outputs) {
             pipes.p.producer_acquire(n_out);
-            write_scores<E, lengths>(qk, pipes.p.at(n_out), gates, scale, warp, lane);
+            write_scores<E, lengths, gated>(qk, pipes.p.at(n_out), gates, scale, warp, lane);
             pipes.p.producer_commit(n_out, kept_lane);
         }
         if constexpr (delta) {
@@ -150,20 +152,28 @@ struct Auxiliary {
         // Buffer n_all + 1 was last read in the step before, and since then all warps have passed the named barrier.
         if constexpr (delta) {
             if (next > n_all) wait_for_gates(c + 1);
-            leave_keys(kk, next, n_all + 1);
+            leave_keys<gated>(kk, next, n_all + 1);
         }
     }
 
-    __device__ __forceinline__ void run() const {
-        clear();
+    template <bool gated>
+    __device__ __forceinline__ void walk() const {
         if constexpr (delta) {
             float kk[32];
             queue_keys(kk, 0);
             wait_for_gates(split.start);
-            leave_keys(kk, 0, 0);
+            leave_keys<gated>(kk, 0, 0);
         }
-        for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
-        for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
+        for (uint32_t c = split.start; c < split.first; ++c) step<false, gated>(c);
+        for (uint32_t c = split.first; c < split.last; ++c) step<true, gated>(c);
+    }
+
+    __device__ __forceinline__ void run() const {
+        clear();
+        if constexpr (has_ungated_walks<R, D, delta, lengths>) {
+            if (!split.g) return walk<false>();
+        }
+        walk<true>();
     }
 };
 

@@ -42,11 +42,11 @@ __device__ __forceinline__ uint32_t columns_of_block(int lane) {
 
 // This warp's rows of A from the products of keys with keys, into shared memory. beta0, beta1: of the lane's two rows,
 // with `lengths` times the factors of their keys.
-template <bool lengths = false>
+template <bool lengths = false, bool gated = true>
 __device__ __forceinline__ void write_triangle(float (&kk)[32], uint32_t gates, uint32_t diagonal, uint32_t below,
                                                int warp, int lane, float beta0, float beta1) {
     const int col = 2 * (lane % 4);
-    each_decayed<lengths>(kk, gates, warp, beta0, beta1, false, [&](int m, auto on_diagonal) {
+    each_decayed<lengths, gated>(kk, gates, warp, beta0, beta1, false, [&](int m, auto on_diagonal) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
             const float* x = kk + 8 * m + 4 * i;

@@ -116,23 +116,27 @@ struct StateWarpgroup {
             ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
     }
     // With the delta rule va = (V - diag(2^G) K S)ᵀ, w the products K S; factors of the keys are in from_start.
+    template <bool gated>
     __device__ __forceinline__ void read_values_minus(uint32_t (&va)[16], uint32_t tile, const float (&w)[32],
                                                       uint32_t gates, int col) {
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
             if (i % 4 == 0) ptx::ldmatrix_x4_trans(reinterpret_cast<uint32_t(&)[4]>(va[i]), tile + i / 4 * 16 * 128);
-            const float2 from_start = ptx::ld_shared_f32x2(gates + from_start_at(8 * (i / 2) + col)),
-                         x = unpack(E{}, va[i]);
+            float2 from_start{1, 1};
+            if constexpr (gated) from_start = ptx::ld_shared_f32x2(gates + from_start_at(8 * (i / 2) + col));
+            const float2 x = unpack(E{}, va[i]);
             va[i] = pack(E{}, x.x - from_start.x * w[2 * i], x.y - from_start.y * w[2 * i + 1]);
         }
     }
     // o = scale · diag(2^G) Q S, from Q S.
+    template <bool gated>
     __device__ __forceinline__ void scale_outputs(float (&o)[32], uint32_t gates, int col) {
 #pragma unroll
         for (int n = 0; n < 8; ++n) {
             const int token = 8 * n + col;
-            const float2 from_start =
-                ptx::ld_shared_f32x2(gates + (lengths ? q_from_start_at(token) : from_start_at(token)));
+            float2 from_start{1, 1};
+            if constexpr (gated)
+                from_start = ptx::ld_shared_f32x2(gates + (lengths ? q_from_start_at(token) : from_start_at(token)));
             const float x = work.scale * from_start.x, y = work.scale * from_start.y;
             o[4 * n] *= x, o[4 * n + 1] *= y, o[4 * n + 2] *= x, o[4 * n + 3] *= y;
         }
@@ -167,7 +171,7 @@ struct StateWarpgroup {
         if constexpr (take_turns) ptx::named_barrier_arrive(barriers::delta_turns + 1 - index, 2 * barriers::warpgroup);
     }
 
-    template <bool with_outputs>
+    template <bool with_outputs, bool gated>
     __device__ __forceinline__ void step(uint32_t c) {
         const uint32_t n_all = c - split.start, n_out = c - split.first;
         const int col = 2 * (ptx::laneid() % 4);
@@ -182,7 +186,7 @@ struct StateWarpgroup {
             ptx::wgmma_wait<0>();
             ptx::hold(w);
             if constexpr (with_outputs) ptx::hold(o);
-            read_values_minus(va, v_tile, w, gates, col);
+            read_values_minus<gated>(va, v_tile, w, gates, col);
             release_read(pipes.v, n_all, va);
             const ptx::TileDescriptor inverse(pipes.t.at(n_all));
             pipes.t.consumer_wait(n_all);
@@ -190,17 +194,19 @@ struct StateWarpgroup {
         } else {
             read_values(va, v_tile);
         }
-        const float all =
-            ptx::ld_shared_f32(gates + (lengths ? uint32_t{offsetof(DeltaGates, all)} : from_start_at(chunk - 1)));
+        if constexpr (gated) {
+            const float all =
+                ptx::ld_shared_f32(gates + (lengths ? uint32_t{offsetof(DeltaGates, all)} : from_start_at(chunk - 1)));
 #pragma unroll
-        for (int i = 0; i < R / 2; ++i) s[i] *= all;
+            for (int i = 0; i < R / 2; ++i) s[i] *= all;
+        }
         if constexpr (with_outputs) {
             if constexpr (!delta) {
                 ptx::wgmma_wait<0>();
                 ptx::hold(o);
             }
             pipes.q.consumer_release(n_out, kept_lane);
-            scale_outputs(o, gates, col);
+            scale_outputs<gated>(o, gates, col);
         }
         if constexpr (delta) {
             ptx::wgmma_wait<0>();
@@ -210,10 +216,10 @@ struct StateWarpgroup {
             for (int i = 0; i < 16; ++i) va[i] = pack(E{}, u[2 * i], u[2 * i + 1]);
         }
         uint32_t ua[16];
-        decay_written(ua, u, va, gates, col);
+        if constexpr (gated) decay_written(ua, u, va, gates, col);
         if constexpr (!delta) release_read(pipes.v, n_all, va);
         ptx::mbarrier_arrive(pipes.gate.empty(n_all));
-        write_state(ua, n_all);
+        write_state(gated ? ua : va, n_all);
         if constexpr (with_outputs) {
             const ptx::TileDescriptor scores(pipes.p.at(n_out));
             pipes.p.consumer_wait(n_out);
@@ -244,13 +250,21 @@ struct StateWarpgroup {
         ptx::wgmma_commit();
     }
 
+    template <bool gated>
+    __device__ __forceinline__ void walk() {
+        for (uint32_t c = split.start; c < split.first; ++c) step<false, gated>(c);
+        for (uint32_t c = split.first; c < split.last; ++c) step<true, gated>(c);
+    }
+
     __device__ __forceinline__ void run() {
         start_state();
         // The two state warpgroups take turns in queueing their products with the state. The first one goes first: the
         // second arrives for it here. Nobody waits for the second's last arrival; the block ends with it.
         if (take_turns && index == 1) ptx::named_barrier_arrive(barriers::delta_turns, 2 * barriers::warpgroup);
-        for (uint32_t c = split.start; c < split.first; ++c) step<false>(c);
-        for (uint32_t c = split.first; c < split.last; ++c) step<true>(c);
+        bool gated = true;
+        if constexpr (has_ungated_walks<R, D, delta, lengths>) gated = split.g;
+        if (gated) walk<true>();
+        else if constexpr (has_ungated_walks<R, D, delta, lengths>) walk<false>();
         if (split.last > split.first) leave(split.last - 1 - split.first);
         // In maps, and in the states behind the part, a value that is not finite stays. Elsewhere the walk once more
         // starts from the state before, which may lie where this one goes to: it is written last.

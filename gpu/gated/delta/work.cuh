@@ -11,6 +11,11 @@ struct Maps {
     CUtensorMap q, k, v, o;
 };
 
+// Whether walks without gates have loops of their own, in which no factor of gates is read or multiplied by: they are
+// all 1. For the widest tiles alone, since it makes the kernel half as large again.
+template <int R, int D, bool delta, bool lengths>
+constexpr bool has_ungated_walks = delta && !lengths && R == 128 && D == 128;
+
 struct Work {
     uint32_t chunks, splits, column_blocks, heads, group;  // heads: of q; group of them share a head of k and v
     int64_t N;
