@@ -1,25 +1,25 @@
 #include "gpu/base/error.hpp"
 
-#include <unistd.h>
-
 #include <atomic>
+
+#include "core/base/process.hpp"
 
 namespace causeway::gpu {
 namespace {
 
-std::atomic<pid_t> used_by{0};  // the process that used CUDA first, 0: none did
+std::atomic<bool> forked{false};  // set in a child, since calls ask often and getpid() goes to the system
 
 }  // namespace
 
-void note_use() noexcept {
-    pid_t nobody = 0;
-    if (used_by.load(std::memory_order_relaxed) == 0) used_by.compare_exchange_strong(nobody, ::getpid());
+void note_use() {
+    static const bool noted = [] {
+        process::after_fork([] { forked = true; });
+        return true;
+    }();
+    (void)noted;
 }
 
-bool forked_after_use() noexcept {
-    const pid_t user = used_by.load();
-    return user != 0 && user != ::getpid();
-}
+bool forked_after_use() noexcept { return forked.load(std::memory_order_relaxed); }
 
 void check(cudaError_t code, const char* what) {
     if (code == cudaSuccess) return;

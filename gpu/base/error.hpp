@@ -17,7 +17,7 @@ void check(cudaError_t code, const char* what);
 inline constexpr const char* not_in_forked_child =
     "CUDA does not work in a process that was forked after CUDA had been used; start a program of its own instead of "
     "forking (in Python, multiprocessing's \"spawn\")";
-void note_use() noexcept;          // by this process: called where a device has answered
+void note_use();                   // by this process: called where a device has answered. Throws OutOfMemory.
 bool forked_after_use() noexcept;  // this process was forked from one that had used CUDA
 
 // After a kernel launch: throws when the launch itself failed. Does not wait for the kernel.

@@ -303,7 +303,7 @@ int register_method(lua_State* L) {
             "register_method: a rule alone, expected a name beside it: register_method{name = \"mine\", forward = "
             "rule}");
     check_fields(L, fields);
-    const Options options(L, 1, "register_method", fields);
+    const Options options(L, 1, "register_method", views_of(fields));
     const std::string name = options.string("name", "");
     if (name.empty() || name == "auto") fail("name: \"", name, "\", expected the name of the new method");
     for (const auto& taken : built_in_names()) {

@@ -324,10 +324,12 @@ std::vector<std::string> listed_options(lua_State* L, const char* function) {
 
 }  // namespace
 
-Options::Options(lua_State* L, int index, const char* function)
-    : Options(L, index, function, listed_options(L, function)) {}
+std::vector<std::string_view> views_of(const std::vector<std::string>& names) { return {names.begin(), names.end()}; }
 
-Options::Options(lua_State* L, int index, const char* function, std::vector<std::string> known)
+Options::Options(lua_State* L, int index, const char* function)
+    : Options(L, index, function, views_of(listed_options(L, function))) {}
+
+Options::Options(lua_State* L, int index, const char* function, const std::vector<std::string_view>& known)
     : L_(L), index_(lua_isnoneornil(L, index) ? 0 : lua_absindex(L, index)) {
     if (index_ == 0) return;
     if (!lua_istable(L, index_) && known.empty())
@@ -340,13 +342,11 @@ Options::Options(lua_State* L, int index, const char* function, std::vector<std:
             fail(function, ": options are named, as in ", known.empty() ? "name" : known.front(), " = ..., got the ",
                  type, " key ", text);
         }
-        const std::string key = lua_tostring(L, -2);
-        bool found = false;
-        for (const auto& name : known) found = found || name == key;
-        if (found) continue;
-        const std::string meant = meant_among(L, key, known);
+        const std::string_view key = lua_tostring(L, -2);
+        if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+        const std::string meant = meant_among(L, std::string(key), {known.begin(), known.end()});
         std::string all;
-        for (const std::string& name : known) all += (all.empty() ? "" : ", ") + name;
+        for (const auto name : known) all.append(all.empty() ? "" : ", ").append(name);
         const std::string expected = known.empty() ? ", takes none" : ", expected one of " + all;
         fail(function, ": unknown option \"", key, "\"", meant.empty() ? expected : meant);
     }

@@ -145,12 +145,14 @@ void set_field(lua_State* L, const char* key, const Tensor& value);
 // "size"?)`, and `hint` behind it.
 int method_named(lua_State* L, const char* type, const char* hint = "");
 
+std::vector<std::string_view> views_of(const std::vector<std::string>& names);
+
 // The table of options at `index` (nil or none: no option given). Throws Error for a value that is not a table and
 // for an unknown key, with the nearest known one: `causal_linear_attention: unknown option "blocks" (did you mean
 // "block"?)`.
 class Options {
 public:
-    Options(lua_State* L, int index, const char* function, std::vector<std::string> known);
+    Options(lua_State* L, int index, const char* function, const std::vector<std::string_view>& known);
     // Those that causeway._options lists for the function, which are what Tab offers in its calls.
     Options(lua_State* L, int index, const char* function);
 

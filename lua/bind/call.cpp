@@ -164,7 +164,7 @@ bool shared_by_ranks(lua_State* L, const calls::Description& call) {
 }
 
 Arguments::Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
-                     std::vector<std::string> known)
+                     std::vector<std::string_view> known)
     : L_(L),
       function_(function),
       arguments_(arguments),
@@ -193,7 +193,7 @@ bool Arguments::has(std::size_t i) const {
 }
 
 Options Arguments::options() const {
-    std::vector<std::string> known = known_;
+    std::vector<std::string_view> known = known_;
     const int after = static_cast<int>(arguments_.size()) + 1;
     if (named_) {
         for (const auto& argument : arguments_) {
@@ -204,7 +204,7 @@ Options Arguments::options() const {
     for (int i = after + 1; !named_ && i <= lua_gettop(L_); ++i)
         if (!lua_isnil(L_, i))
             fail(function_, ": argument ", i, ": a ", type_name(L_, i), ", expected none after the options");
-    return {L_, named_ ? 1 : after, function_, std::move(known)};
+    return {L_, named_ ? 1 : after, function_, known};
 }
 
 namespace {

@@ -133,8 +133,9 @@ void read_options(lua_State* L, const Options& given, const std::vector<calls::O
 }
 
 template <class S>
-std::vector<std::string> names_of(const std::vector<calls::Option<S>>& options) {
-    std::vector<std::string> names;
+std::vector<std::string_view> names_of(const std::vector<calls::Option<S>>& options) {
+    std::vector<std::string_view> names;
+    names.reserve(options.size());
     for (const auto& option : options) names.emplace_back(option.name);
     return names;
 }
@@ -178,7 +179,7 @@ public:
 
 private:
     Arguments(lua_State* L, const char* function, const std::vector<calls::Argument>& arguments,
-              std::vector<std::string> known);
+              std::vector<std::string_view> known);
 
     // Sets the member of an option that is given as numbers for a Tensor of them, and tells whether it is.
     template <class S>
@@ -205,7 +206,7 @@ private:
     lua_State* L_;
     const char* function_;
     const std::vector<calls::Argument>& arguments_;  // of the call, which is kept
-    std::vector<std::string> known_;
+    std::vector<std::string_view> known_;            // names that are kept as long as the calls' descriptions
     bool named_;
 };
 

@@ -148,7 +148,7 @@ int masked_worst_case_(lua_State* L) {
 LowRankOptions lowrank_options(lua_State* L, int index, const lowrank::Method& method) {
     auto shared = calls::lowrank().options;
     if (!method.values) std::erase_if(shared, [](const auto& option) { return option.name == std::string_view("v"); });
-    std::vector<std::string> known = names_of(shared);
+    std::vector<std::string_view> known = names_of(shared);
     for (const auto& option : method.options) known.push_back(option.name);
     const Options options(L, index, "lowrank", known);
     LowRankOptions o;

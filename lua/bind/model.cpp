@@ -562,7 +562,7 @@ model::SwapOptions swap_options(lua_State* L, int index, const std::string& with
         known.insert(known.end(), {"rank", "seed"});
         for (const auto& option : method->options) known.push_back(option.name);
     }
-    const Options options(L, index, "attention", known);
+    const Options options(L, index, "attention", views_of(known));
     o.features = options.string("features", o.features);
     if (options.has("normalize")) o.normalize = options.boolean("normalize", true);
     o.method = options.string("method", o.method);

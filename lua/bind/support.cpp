@@ -73,7 +73,7 @@ int is_tensor_(lua_State* L) {
 int check_options(lua_State* L) {
     const std::string function = check_string(L, 1, "function");
     if (lua_isnoneornil(L, 3)) const Options options(L, 2, function.c_str());
-    else const Options options(L, 2, function.c_str(), check_strings(L, 3, "known"));
+    else const Options options(L, 2, function.c_str(), views_of(check_strings(L, 3, "known")));
     return 0;
 }
 
