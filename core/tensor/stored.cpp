@@ -137,13 +137,14 @@ Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const st
         if (n > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) ||
             __builtin_mul_overflow(need, std::max<std::uint64_t>(n, 1), &need) ||
             (empty && need > static_cast<std::uint64_t>(std::numeric_limits<Index>::max() / 16))) {
-            fail(where, ": the shape ", text_of(dims), " is larger than any file");
+            fail_as<IoError>(where, ": the shape ", text_of(dims), " is larger than any file");
         }
         shape.push_back(static_cast<Index>(n));
     }
     if (empty) need = 0;
     if (need != bytes)
-        fail(where, ": the shape ", text_of(dims), " of ", type, " needs ", need, " bytes of data, got ", bytes);
+        fail_as<IoError>(where, ": the shape ", text_of(dims), " of ", type, " needs ", need, " bytes of data, got ",
+                         bytes);
     return shape;
 }
 

@@ -515,7 +515,7 @@ void save_rows(lua_State* L, const std::string& path, int value, const Options& 
 int load_value(lua_State* L, const std::string& path) {
     const Buffer<char> text = Source(path).text();
     if (text.size() == 0) fail_as<IoError>(path, ": the file is empty");
-    push_json(L, {text.data(), static_cast<std::size_t>(text.size())}, path);
+    push_json(L, {text.data(), static_cast<std::size_t>(text.size())}, path, true);
     return 1;
 }
 

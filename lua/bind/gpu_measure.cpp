@@ -43,7 +43,7 @@ namespace causeway::lua {
 namespace {
 
 void need_gpu(const char* function) {
-    if (std::string why; !gpu_available(&why)) fail(function, ": no GPU: ", why);
+    if (std::string why; !gpu_available(&why)) fail_as<SystemError>(function, ": no GPU: ", why);
 }
 
 // Garbage is collected when asked for, and not by itself until the heap is ten times as large: that would come in the
@@ -177,7 +177,7 @@ template <const char* const* function>
 int no_gpu(lua_State*) {
     std::string why;
     gpu_available(&why);
-    fail(*function, ": no GPU: ", why);
+    fail_as<SystemError>(*function, ": no GPU: ", why);
 }
 
 constexpr const char *time_name = "gpu_time", *rate_name = "gpu_copy_rate", *memory_name = "gpu_memory",

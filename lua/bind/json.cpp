@@ -191,7 +191,9 @@ private:
 // Builds the value on the Lua stack, event by event: a table in the making per level, above the key it will have.
 class Decoder final : public nlohmann::json_sax<nlohmann::json> {
 public:
-    Decoder(lua_State* L, std::string_view text, const std::string& where) : L_(L), text_(text), where_(where) {}
+    // of_file: `where` names a file, whose faults are errors of I/O; else an argument.
+    Decoder(lua_State* L, std::string_view text, const std::string& where, bool of_file)
+        : L_(L), text_(text), where_(where), of_file_(of_file) {}
 
     bool null() override {
         if (levels_.empty() || levels_.back() >= 0) {
@@ -238,7 +240,7 @@ public:
         lua_pushvalue(L_, -1);
         const bool known = lua_rawget(L_, -3) != LUA_TNIL || nothing_.back().contains(value);
         lua_pop(L_, 1);
-        if (known) fail_as<IoError>(where_, ": has the name ", in_quotes(value), " twice in one object");
+        if (known) refuse(": has the name ", in_quotes(value), " twice in one object");
         return true;
     }
 
@@ -252,16 +254,22 @@ public:
 
     bool parse_error(std::size_t position, const std::string& token,
                      const nlohmann::detail::exception& error) override {
-        if (error.id == number_beyond) fail_as<IoError>(where_, ": line ", line_of(position), ": ", beyond_f64(token));
+        if (error.id == number_beyond) refuse(": line ", line_of(position), ": ", beyond_f64(token));
         invalid(position);
     }
 
     [[noreturn]] void invalid(std::size_t position) const {
-        fail(where_, ": is not valid JSON at byte ", position, " (line ", line_of(position), ")");
+        refuse(": is not valid JSON at byte ", position, " (line ", line_of(position), ")");
     }
 
 private:
     static constexpr int number_beyond = 406;  // nlohmann's number of this error
+
+    template <class... Parts>
+    [[noreturn]] void refuse(const Parts&... parts) const {
+        if (of_file_) fail_as<IoError>(where_, parts...);
+        fail(where_, parts...);
+    }
 
     std::ptrdiff_t line_of(std::size_t position) const {
         const std::size_t end = std::min(position, text_.size());
@@ -271,7 +279,7 @@ private:
     static constexpr lua_Integer object = -1;  // level of an object; that of an array is its length so far
 
     bool open(lua_Integer level) {
-        if (levels_.size() == deepest) fail(where_, ": is nested deeper than ", deepest);
+        if (levels_.size() == deepest) refuse(": is nested deeper than ", deepest);
         luaL_checkstack(L_, 8, "too deep");
         interrupt::check();
         lua_newtable(L_);
@@ -318,6 +326,7 @@ private:
     lua_State* L_;
     std::string_view text_;
     const std::string& where_;
+    const bool of_file_;
     std::vector<lua_Integer> levels_;
     std::vector<std::set<std::string>> nothing_;  // of each level: names whose value is null
 };
@@ -331,7 +340,7 @@ int json_encode(lua_State* L) {
 
 int json_decode(lua_State* L) {
     const std::string text = check_string(L, 1, "json_decode: text");
-    push_json(L, text, "json_decode: text");
+    push_json(L, text, "json_decode: text", false);
     return 1;
 }
 
@@ -346,8 +355,8 @@ std::string encode_json(lua_State* L, int index, const std::string& where, bool 
     return Encoder(L, where, lines).text(index);
 }
 
-void push_json(lua_State* L, std::string_view text, const std::string& where) {
-    Decoder decoder(L, text, where);
+void push_json(lua_State* L, std::string_view text, const std::string& where, bool of_file) {
+    Decoder decoder(L, text, where, of_file);
     // The parser takes a zero byte for the end of the text.
     const std::size_t zero = text.find('\0');
     if (zero != std::string_view::npos) decoder.invalid(zero + 1);

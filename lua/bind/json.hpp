@@ -25,8 +25,9 @@ namespace causeway::lua {
 // or that contain themselves), for nesting deeper than 200 and for more than 1 GiB of text.
 std::string encode_json(lua_State* L, int index, const std::string& where, bool lines);
 
-// Pushes the value. Throws Error, starting with `where`, for text that is not JSON and nesting deeper than 200.
-void push_json(lua_State* L, std::string_view text, const std::string& where);
+// Pushes the value. Throws Error, starting with `where`, for text that is not JSON and nesting deeper than 200: an
+// IoError where the text is that of a file (of_file).
+void push_json(lua_State* L, std::string_view text, const std::string& where, bool of_file);
 
 // Adds json_encode, json_decode and json_null to `causeway`.
 void open_json(lua_State* L);

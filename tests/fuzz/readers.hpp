@@ -137,10 +137,10 @@ inline bool json(Bytes bytes) {
     lua_setfield(L.get(), LUA_REGISTRYINDEX, "causeway");
     lua::open_json(L.get());
     return accepts([&] {
-        lua::push_json(L.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "input");
+        lua::push_json(L.get(), {reinterpret_cast<const char*>(bytes.data()), bytes.size()}, "input", true);
         require(lua_gettop(L.get()) == 1);
         const std::string first = lua::encode_json(L.get(), 1, "input", true);
-        lua::push_json(L.get(), first, "output");
+        lua::push_json(L.get(), first, "output", true);
         require(lua::encode_json(L.get(), 2, "output", true) == first);
     });
 }

@@ -13,6 +13,13 @@ TEST_CASE("error_kind tells the kind of an error that pcall returned", "[errors]
     CHECK(kind("zeros, 2^22, 2^22") == "out of memory");
     CHECK(kind("error, 'not enough memory', 0") == "out of memory");  // what Lua itself raises where it has none
     CHECK(kind("load, dir .. 'missing.npy'") == "I/O");
+    write_bytes(lua.path("cut.json"), "[1,");
+    CHECK(kind("load, dir .. 'cut.json'") == "I/O");
+    CHECK(kind("json_decode, '[1,'") == "bad argument");
+    lua("save(dir .. 'cut.npy', randn(10))");
+    std::filesystem::resize_file(lua.path("cut.npy"), 150);
+    CHECK(kind("load, dir .. 'cut.npy'") == "I/O");
+    if (lua("return (has_gpu())") == "false") CHECK(kind("gpu_randn, 3") == "system");
     CHECK(kind("causeway._with_timeout, 0.01, function() while true do end end") == "timeout");
     CHECK(kind("causeway._with_timeout, 0.01, function() while true do randn(100, 100) end end") == "timeout");
     interrupt::request();
