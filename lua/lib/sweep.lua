@@ -127,8 +127,8 @@ end
 
 -- ── The journal ──────────────────────────────────────────────────────────────────────────────────────────────────
 
--- What a journal has said so far. lines: how many; started: who emptied it last.
-local function new_store(path) return { path = path, rows = {}, origins = {}, lines = 0, unchecked = {} } end
+-- What a journal has said so far. started: who emptied it last.
+local function new_store(path) return { path = path, rows = {}, origins = {}, unchecked = {} } end
 
 -- Adds to an origin what `run` has loaded under it.
 local function add_run_data(origin, data)
@@ -149,10 +149,12 @@ local function is_table_of(names_fit, values_fit, value)
   return true
 end
 
-local function is_row(entry)
+local statuses = { ok = true, OOM = true, timeout = true }
+
+local function is_row(entry, origins)
   if not is_table_of(is_identifier, is_number_text_or_truth, entry.point) or next(entry.point) == nil
-    or not is_table_of(is_text, is_number_text_or_truth, entry.values) or not is_text(entry.status)
-    or entry.origin ~= nil and math.type(entry.origin) ~= "integer" then
+    or not is_table_of(is_text, is_number_text_or_truth, entry.values) or not statuses[entry.status]
+    or type(entry.seconds) ~= "number" or entry.origin ~= nil and not origins[entry.origin] then
     return false
   end
   for name in pairs(entry.values) do
@@ -174,7 +176,7 @@ end
 local function take_entry(store, entry)
   if type(entry) ~= "table" then return false end
   if entry.point ~= nil then
-    if not is_row(entry) then return false end
+    if not is_row(entry, store.origins) then return false end
     store.rows[key_of(entry.point)] = entry
     store.unchecked[entry.origin or 0] = true
   elseif entry.origin ~= nil then
@@ -191,17 +193,31 @@ local function take_entry(store, entry)
   return true
 end
 
--- Reads what has come to the journal since the last time.
+-- Takes a line into the store; false for what is none.
+local function take_line(store, line)
+  local good, entry = pcall(causeway.json_decode, line)
+  if not good then causeway._pass_on(entry) end
+  return good and take_entry(store, entry)
+end
+
+-- "line 4", the first of the file that is none.
+local function first_bad_line(path)
+  local store, number, file <close> = new_store(path), 0, io.open(path)
+  for line in file and file:lines() or function() end do
+    number = number + 1
+    if not take_line(store, line) then return "line " .. number end
+  end
+  return "a line" -- of a file that has become another one since
+end
+
+-- Reads what has come to the journal since the last time: not what this process has added itself.
 local function read_on(store, journal)
   for text in journal.read, journal do
     if text == "" then return end
     for line in text:gmatch("([^\n]*)\n") do
-      store.lines = store.lines + 1
-      local good, entry = pcall(causeway.json_decode, line)
-      if not good then causeway._pass_on(entry) end
-      if not good or not take_entry(store, entry) then
-        raise(string.format("sweep: %s, line %d is not a row; repair the file or start again with fresh = true",
-          store.path, store.lines))
+      if not take_line(store, line) then
+        raise(string.format("sweep: %s, %s is not a row; repair the file or start again with fresh = true",
+          store.path, first_bad_line(store.path)))
       end
     end
   end

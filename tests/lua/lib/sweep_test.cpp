@@ -321,6 +321,12 @@ TEST_CASE("finished rows are on the disk, with their origin", "[lua][sweep]") {
         CHECK(contains(lua("go()"),
                        "one/rows.jsonl, line 1 is not a row; repair the file or start again with fresh = true"));
     }
+    SECTION("the line is named that came between this process's own") {
+        CHECK(contains(
+            lua("sweep{grid = {N = {1, 2, 3, 4}}, save = dir .. 'two', run = function(p) if p.N == 3 then "
+                "local f <close> = io.open(dir .. 'two/rows.jsonl', 'a') f:write('junk\\n') end return p.N end}"),
+            "two/rows.jsonl, line 4 is not a row"));
+    }
     SECTION("so is one that is no row and no origin") {
         const std::string rows = lua.file("one/rows.jsonl");
         for (const std::string line : {"{\"id\": 1, \"origin\": 5}", "{\"point\": {\"N\": 1}}", "{\"point\": 1}",
@@ -423,30 +429,34 @@ TEST_CASE("a journal that is no file of rows is told before a point runs", "[lua
         return told;
     };
     SECTION("a damaged line, wherever it is") {
-        for (const std::string line : {R"({"point": 5})",
-                                       R"({"origin": 5})",
-                                       R"({"point": {"N": 3}, "status": "ok"})",
-                                       R"({"point": {"N": 3}, "status": "ok", "values": 5})",
-                                       R"({"point": {"N": 3}, "values": {}})",
-                                       R"({"point": {}, "status": "ok", "values": {}})",
-                                       R"({"point": [1], "status": "ok", "values": {}})",
-                                       R"({"point": {"N": 3}, "status": "ok", "values": [1]})",
-                                       R"({"point": {"N": 3}, "status": "ok", "values": {"x": {}}})",
-                                       R"({"point": {"N": 3}, "status": "ok", "values": {"N": 1}})",
-                                       R"({"point": {"N": 3}, "status": "ok", "values": {"status": 1}})",
-                                       R"({"point": {"N": 3}, "status": "ok", "values": {"x": 1}, "origin": "a"})",
-                                       R"({"id": 1, "origin": {}})",
-                                       R"({"id": 3, "origin": {}})",
-                                       R"({"id": 2, "origin": {"run": 5}})",
-                                       R"({"id": 2, "origin": {"run": {"f": 5}}})",
-                                       R"({"id": 1, "run_data": {"a": 5}})",
-                                       R"({"id": 5, "run_data": {"a": "b"}})",
-                                       R"({"started": 5})",
-                                       "{}",
-                                       "[]",
-                                       "5",
-                                       "",
-                                       "#"}) {
+        for (const std::string line :
+             {R"({"point": 5})",
+              R"({"origin": 5})",
+              R"({"point": {"N": 3}, "status": "ok"})",
+              R"({"point": {"N": 3}, "status": "ok", "values": 5})",
+              R"({"point": {"N": 3}, "values": {}})",
+              R"({"point": {}, "status": "ok", "values": {}})",
+              R"({"point": [1], "status": "ok", "values": {}})",
+              R"({"point": {"N": 3}, "status": "ok", "values": [1]})",
+              R"({"point": {"N": 3}, "status": "ok", "values": {"x": {}}})",
+              R"({"point": {"N": 3}, "status": "ok", "values": {"N": 1}})",
+              R"({"point": {"N": 3}, "status": "ok", "values": {"status": 1}})",
+              R"({"point": {"N": 3}, "status": "ok", "values": {"x": 1}, "seconds": "x"})",
+              R"({"point": {"N": 3}, "status": "weird", "values": {}, "seconds": 1})",
+              R"({"point": {"N": 3}, "status": "ok", "values": {}, "seconds": 1, "origin": "a"})",
+              R"({"point": {"N": 3}, "status": "ok", "values": {}, "seconds": 1, "origin": 5})",
+              R"({"id": 1, "origin": {}})",
+              R"({"id": 3, "origin": {}})",
+              R"({"id": 2, "origin": {"run": 5}})",
+              R"({"id": 2, "origin": {"run": {"f": 5}}})",
+              R"({"id": 1, "run_data": {"a": 5}})",
+              R"({"id": 5, "run_data": {"a": "b"}})",
+              R"({"started": 5})",
+              "{}",
+              "[]",
+              "5",
+              "",
+              "#"}) {
             CAPTURE(line);
             write_bytes(path, good + line + "\n");
             CHECK(fault() ==
