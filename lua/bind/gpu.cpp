@@ -224,7 +224,7 @@ int where_tensors_are(lua_State* L) {
 // A:gpu()
 int gpu_(lua_State* L) {
     const Tensor& a = check_tensor(L, 1, "gpu");
-    if (!gpu_available()) fail("gpu: ", gpu_text());
+    if (!gpu_available()) fail_as<SystemError>("gpu: ", gpu_text());
 #ifdef CAUSEWAY_GPU
     push(L, gpu::Tensor(a));
     return 1;
