@@ -37,7 +37,7 @@ manual.gpu_time = {
   text = [[The time of one call of f() on the GPU in seconds, between two events on its stream around `calls` calls one
 after the other: the median of `repeats` of them. What f computes there is not waited for inside, so the time is the
 GPU's own as long as that is more than what it takes to launch the work (about 20 microseconds a call). Garbage of the
-calls before is collected between the times, not in them.]],
+calls before is collected between the times, where it holds much of the GPU's memory, and not in them.]],
   example = "f = function() causal_linear_attention(q, q, q) end\nhas_gpu() and gpu_time(f) or nil",
 }
 

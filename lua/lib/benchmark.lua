@@ -93,6 +93,14 @@ local statuses = { ["out of memory"] = "OOM", timeout = "timeout" }
 --- The status of a row whose computation raised this error: "OOM", "timeout", or nil for any other error.
 function causeway._status_of_error(problem) return statuses[causeway.error_kind(problem)] end
 
+--- Whether a row may have this status: "ok" or one of those.
+function causeway._is_status(status)
+  for _, known in pairs(statuses) do
+    if status == known then return true end
+  end
+  return status == "ok"
+end
+
 causeway._options.benchmark_method = {
   lengths = true, batch = true, heads = true, rank = true, dim = true, decay = true, normalize = true,
   dtype = { "Float32", "Float64", "Float16", "BFloat16" }, repeats = true, timeout = true, methods = true, seed = true,

@@ -149,11 +149,9 @@ local function is_table_of(names_fit, values_fit, value)
   return true
 end
 
-local statuses = { ok = true, OOM = true, timeout = true }
-
 local function is_row(entry, origins)
   if not is_table_of(is_identifier, is_number_text_or_truth, entry.point) or next(entry.point) == nil
-    or not is_table_of(is_text, is_number_text_or_truth, entry.values) or not statuses[entry.status]
+    or not is_table_of(is_text, is_number_text_or_truth, entry.values) or not causeway._is_status(entry.status)
     or type(entry.seconds) ~= "number" or entry.origin ~= nil and not origins[entry.origin] then
     return false
   end
