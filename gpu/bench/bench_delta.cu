@@ -174,6 +174,11 @@ bool check_all(const std::string& only, cudaStream_t stream) {
         }
     }
     run({.name = "long no gate", .type = bf16, .H = 2, .N = 20000, .gates = Gates::none, .state = true});
+    // So many heads that a thread block of the scan has 16 or 32 columns of the state.
+    for (const int H : {12, 40}) {
+        for (const auto& [dk, dv] : {std::pair{128, 128}, {64, 64}, {72, 200}})
+            run({.name = "long", .type = bf16, .H = H, .N = 3000, .dk = dk, .dv = dv, .gates = Gates::none});
+    }
     return tally.report();
 }
 

@@ -37,7 +37,8 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
     if (work.making) ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();  // for the heads that take maps, and for the states that splits start from
     Split<packed> split(work);
-    if (work.making) {
+    if (!split.exists(work)) return;
+    if (split.making) {
         if (!split.takes_maps(work) || !split.to(work)) return;
     } else if (split.index > 0 && !split.starts_from_maps(work)) {
         float* sums =

@@ -2,6 +2,9 @@
 // (launch_packed_hopper.cu).
 #pragma once
 
+#include <algorithm>
+
+#include "gpu/base/device.hpp"
 #include "gpu/gated/delta/forgets.cuh"
 #include "gpu/gated/delta/kernel.cuh"
 #include "gpu/gated/delta/scan.cuh"
@@ -64,7 +67,8 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
         launch(delta_rule<E, R, D, delta, packed, lengths>, "launching delta_rule", blocks, threads<D>,
                shared_bytes<R, D>, 1, after, stream, maps, work);
     };
-    const std::int64_t cut_at = group.outputs + group.parts, scanned = work.first_maps ? 0 : group.cut;
+    const std::int64_t cut_at = group.outputs + group.maps(), scanned = work.first_maps ? 0 : group.cut,
+                       output_blocks = p.batch_heads * p.column_blocks, others = group.outputs - group.leads;
     if (which.maps && group.parts > 0) {
         if (work.transfers) {
             const unsigned blocks = grid(cut_at, group.cut, p.state_heads);
@@ -72,16 +76,26 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
                    work);
         }
         work.making = true;
-        walk(grid(group.outputs, group.parts, p.state_heads * (p.column_blocks + p.identity_blocks)),
-             work.transfers != nullptr);
+        const std::int64_t map_blocks = p.state_heads * (p.column_blocks + p.identity_blocks);
+        if constexpr (packed) {
+            const std::int64_t most = group.leads > 0 ? std::max(map_blocks, output_blocks) : map_blocks;
+            walk(grid(others, group.leads + group.maps(), most), work.transfers != nullptr);
+        } else {
+            work.lead_blocks = static_cast<uint32_t>(group.leads * output_blocks);
+            walk(work.lead_blocks + grid(0, group.maps(), map_blocks), work.transfers != nullptr);
+            work.lead_blocks = 0;
+        }
         work.making = false;
     }
     if (which.scan && group.parts > scanned) {
-        const unsigned blocks = grid(cut_at, group.cut, p.state_heads * ((work.dv + scan_columns - 1) / scan_columns));
-        launch(delta_scan<R, delta, packed>, "launching delta_scan", blocks, scan_threads, sizeof(ScanShared<R>), 1,
-               which.maps, stream, work);
+        const int by = scan_columns(group.cut * p.state_heads, work.dv, R, device().multiprocessors);
+        with_scan_columns<R>(by, [&]<int columns>() {
+            const unsigned blocks = grid(cut_at, group.cut, p.state_heads * ((work.dv + columns - 1) / columns));
+            launch(delta_scan<R, columns, delta, packed>, "launching delta_scan", blocks, scan_threads,
+                   sizeof(ScanShared<R, columns>), 1, which.maps, stream, work);
+        });
     }
-    if (which.outputs) walk(grid(0, group.outputs, p.batch_heads * p.column_blocks), which.maps && group.parts > 0);
+    if (which.outputs) walk(grid(0, others, output_blocks), which.maps && group.parts > 0);
 }
 
 // f<E, R, D, delta, lengths>() of a call: its element type and sizes as constants.

@@ -11,7 +11,7 @@ namespace {
 void launch_some(const GatedArgs& a, const Plan& p, Work work, Launched which, cudaStream_t stream) {
     work.chunks = p.bound.back();
     work.splits = static_cast<uint32_t>(which.maps || which.scan ? p.splits() : p.with_outputs());
-    work.finer = static_cast<uint32_t>(p.finer);
+    work.finer = static_cast<uint32_t>(p.finer), work.leads = p.lead > 0;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     const Maps maps = maps_of(a);
     with_sizes(a, p, [&]<class E, int R, int D, bool delta, bool lengths>() {

@@ -14,9 +14,8 @@ namespace {
 using std::int64_t;
 
 // In units of the time of one chunk with outputs, 2.65 µs (docs/kernels/delta.md): a chunk without them, what a thread
-// block needs to start, a guess of how many chunks gates reach back, a step of the scan, and what the launches for maps
-// take besides.
-constexpr double replay_cost = 0.7, start_cost = 3, expected_reach = 4, scan_cost = 2.2, launch_cost = 8;
+// block needs to start, a guess of how many chunks gates reach back, and what the launches for maps take besides.
+constexpr double replay_cost = 0.7, start_cost = 3, expected_reach = 4, launch_cost = 8;
 // Which heads forget is known on the device alone: how likely it is that all do.
 constexpr double all_forget = 0.75;
 constexpr int max_finer = 4;
@@ -30,12 +29,19 @@ constexpr int64_t most_blocks = int64_t{1} << 30;
 
 int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
+// What a step of the scan over the states of one sequence takes, in those units.
+double scan_cost(const GatedArgs& a, const Blocks& p, int at_once) {
+    const int columns = scan_columns(p.state_heads, a.dv, p.rows, at_once);
+    const double each = columns == 8 ? 0.8 : columns == 16 ? 1.1 : 1.8;
+    return each * static_cast<double>(ceil_div(p.state_heads * ceil_div(a.dv, columns), at_once));
+}
+
 // How long the maps of all parts and their scan take, in those units; `length`: chunks of a part, steps: of the scan,
 // each of which needs an A.
-double time_of_maps(const Blocks& p, double length, int64_t parts, int64_t steps, int64_t scan_blocks, int at_once) {
+double time_of_maps(const Blocks& p, double length, int64_t parts, int64_t steps, double step, int at_once) {
     const int64_t blocks = p.state_heads * (parts * p.column_blocks + steps * p.identity_blocks);
     return launch_cost + static_cast<double>(ceil_div(blocks, at_once)) * (replay_cost * length + start_cost) +
-           static_cast<double>(ceil_div(scan_blocks, at_once) * steps) * scan_cost;
+           static_cast<double>(steps) * step;
 }
 
 Blocks blocks_of(const GatedArgs& a) {
@@ -49,16 +55,41 @@ Blocks blocks_of(const GatedArgs& a) {
     return p;
 }
 
+// f(cut, time) of cuts into so many splits of which the first leads, as long as the maps of all others but the last
+// take, so that both end together. `step`: of the scan.
+template <class F>
+void consider_leads(const Blocks& p, int64_t n, int splits, double step, int at_once, F&& f) {
+    const int64_t leads = p.batch_heads * p.column_blocks, others = splits - 1;
+    if (splits < 3 || leads >= at_once || n < 4 * splits) return;
+    const auto waves = static_cast<double>(ceil_div(leads * others, at_once));
+    for (int finer = 1; finer <= max_finer; ++finer) {
+        const int64_t maps = (others - 1) * finer,
+                      blocks = p.state_heads * maps * (p.column_blocks + p.identity_blocks);
+        const auto rounds = static_cast<double>(ceil_div(blocks, at_once - leads));
+        // lead + start = rounds (replay (n - lead) / (others finer) + start)
+        const double each = rounds * replay_cost / static_cast<double>(others * finer),
+                     exact = (each * static_cast<double>(n) + (rounds - 1) * start_cost) / (1 + each);
+        const auto lead = std::clamp<int64_t>(std::llround(exact), 1, n - others * finer);
+        const double length = static_cast<double>(ceil_div(n - lead, others)),
+                     first = std::max(static_cast<double>(lead) + start_cost,
+                                      rounds * (replay_cost * length / finer + start_cost));
+        const double scan = static_cast<double>(maps) * step;
+        f(Cut{splits, finer, static_cast<std::uint32_t>(lead)},
+          launch_cost + first + scan + waves * (length + start_cost));
+    }
+}
+
 // Of a sequence of n chunks; fixed: into splits at fixed places.
 Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
     if (fixed) return {static_cast<int>(ceil_div(n, fixed_chunks)), 1};
     if (n <= undivided) return {1, 1};
-    const int64_t blocks = p.batch_heads * p.column_blocks, scan_blocks = p.state_heads * ceil_div(a.dv, scan_columns);
+    const int64_t blocks = p.batch_heads * p.column_blocks;
     const int at_once = device().multiprocessors;
+    const double step = scan_cost(a, p, at_once);
     double best = INFINITY;
     Cut cut;
-    const auto consider = [&](int splits, int finer, double time) {
-        if (time < 0.999 * best) best = time, cut = {splits, finer};  // more must gain at least 0.1 %
+    const auto consider = [&](const Cut& c, double time) {
+        if (time < 0.999 * best) best = time, cut = c;  // more must gain at least 0.1 %
     };
     // At most four waves of blocks are tried.
     for (int splits = 1; splits <= std::min<int64_t>(n, max_splits) && (splits == 1 || blocks * splits <= 4 * at_once);
@@ -67,24 +98,27 @@ Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
         const double outputs = waves * (static_cast<double>(ceil_div(n, splits)) + start_cost);
         const auto maps = [&](int finer) {
             const int64_t parts = Cut{splits, finer}.parts();
-            return time_of_maps(p, static_cast<double>(ceil_div(n, splits)) / finer, parts, parts - 1, scan_blocks,
-                                at_once);
+            return time_of_maps(p, static_cast<double>(ceil_div(n, splits)) / finer, parts, parts - 1, step, at_once);
         };
-        if (splits == 1) consider(1, 1, outputs);
-        else if (a.gates > 0)
-            consider(splits, 1,
+        if (splits == 1) {
+            consider({1, 1}, outputs);
+        } else if (a.gates > 0) {
+            consider({splits, 1},
                      outputs + all_forget * waves * expected_reach * replay_cost + (1 - all_forget) * maps(1));
-        else
+        } else {
             for (int finer = 1; finer <= std::min<int64_t>(max_finer, n / splits); ++finer)
-                consider(splits, finer, outputs + maps(finer));
+                consider({splits, finer}, outputs + maps(finer));
+            consider_leads(p, n, splits, step, at_once, consider);
+        }
     }
     return cut;
 }
 
 // In steps: all but the last split are parts, or where the state goes on, that too.
 Cut steps_cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool goes_on) {
-    const int64_t blocks = p.batch_heads * p.column_blocks, scan_blocks = p.state_heads * ceil_div(a.dv, scan_columns);
+    const int64_t blocks = p.batch_heads * p.column_blocks;
     const int at_once = device().multiprocessors;
+    const double step = scan_cost(a, p, at_once);
     double best = INFINITY;
     Cut cut;
     for (int splits = 1;
@@ -93,32 +127,40 @@ Cut steps_cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool goes_on) {
         for (int finer = 1; finer <= std::clamp<int64_t>(n / splits, 1, max_finer); ++finer) {
             const int64_t parts = int64_t{goes_on ? splits : splits - 1} * finer;
             const double outputs = static_cast<double>(ceil_div(blocks * splits, at_once)) * (length + start_cost),
-                         maps = parts > 0 ? time_of_maps(p, length / finer, parts, parts, scan_blocks, at_once) : 0;
+                         maps = parts > 0 ? time_of_maps(p, length / finer, parts, parts, step, at_once) : 0;
             if (outputs + maps < 0.999 * best) best = outputs + maps, cut = {splits, finer};
         }
     }
     return cut;
 }
 
-// Appends a sequence's walks over its splits, its walks over its parts, and the sequence itself if it is cut.
+// Appends a sequence's walks over its splits, its walks over the parts whose maps are made, and the sequence itself if
+// it is cut.
 struct Walks {
-    std::vector<Walk> outputs, parts, cut;
+    std::vector<Walk> outputs, leads, parts, cut;
 
-    void add(Walk walk) {
-        const Cut c{static_cast<int>(walk.splits), static_cast<int>(walk.finer)};
-        for (walk.index = 0; walk.index < walk.splits; ++walk.index) outputs.push_back(walk);
-        for (walk.index = 0; walk.index < static_cast<std::uint32_t>(c.parts()); ++walk.index) parts.push_back(walk);
+    void add(Walk walk, const Cut& c) {
+        const std::uint32_t first = c.lead > 0 ? 1 : 0;
+        walk.splits = static_cast<std::uint32_t>(c.splits), walk.finer = static_cast<std::uint32_t>(c.finer);
+        walk.lead = c.lead;
+        walk.index = 0;
+        if (c.lead > 0) leads.push_back(walk);
+        for (walk.index = first; walk.index < walk.splits; ++walk.index) outputs.push_back(walk);
+        for (walk.index = first; walk.index < static_cast<std::uint32_t>(c.parts()); ++walk.index)
+            parts.push_back(walk);
         if (c.splits > 1) cut.push_back(walk);
     }
     // All of them, those that take longest first where there are outputs.
     std::vector<Walk> list() {
         const auto chunks = [](const Walk& w) { return (w.tokens + chunk - 1) / chunk / w.splits; };
         const auto longer = [&](const Walk& a, const Walk& b) { return chunks(a) > chunks(b); };
-        if (!std::is_sorted(outputs.begin(), outputs.end(), longer))
-            std::stable_sort(outputs.begin(), outputs.end(), longer);
-        outputs.insert(outputs.end(), parts.begin(), parts.end());
-        outputs.insert(outputs.end(), cut.begin(), cut.end());
-        return std::move(outputs);
+        std::vector<Walk> all;
+        for (std::vector<Walk>* const of : {&outputs, &leads}) {
+            if (!std::is_sorted(of->begin(), of->end(), longer)) std::stable_sort(of->begin(), of->end(), longer);
+        }
+        for (const std::vector<Walk>* const of : {&outputs, &leads, &parts, &cut})
+            all.insert(all.end(), of->begin(), of->end());
+        return all;
     }
 };
 
@@ -126,8 +168,8 @@ struct Walks {
 void divide(Plan& p, int64_t n, const Cut& cut) {
     for (int i = 0; i <= cut.splits; ++i)
         p.bound.push_back(split_bound(static_cast<std::uint32_t>(n), static_cast<std::uint32_t>(cut.splits),
-                                      static_cast<std::uint32_t>(i)));
-    p.finer = cut.finer;
+                                      static_cast<std::uint32_t>(i), 0, cut.lead));
+    p.finer = cut.finer, p.lead = cut.lead;
 }
 
 }  // namespace
@@ -153,6 +195,8 @@ PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool f
     GatedArgs sizes = a;
     sizes.workspace = {};
     std::unordered_map<int64_t, Cut> cuts;  // by chunks: many sequences have the same number
+    const int64_t blocks_of_walk = std::max(p.batch_heads * p.column_blocks,  // or more than it has
+                                            p.state_heads * (p.column_blocks + p.identity_blocks));
     Group group;
     Walks walks;
     const auto close = [&] {
@@ -173,20 +217,23 @@ PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool f
             g.packed = true, g.each = fixed ? fixed_chunks : 0;
             g.first = from.outputs > 0 ? from.first : i, g.sequences = i + 1 - g.first;
             g.outputs = from.outputs + cut.splits, g.parts = from.parts + cut.parts();
-            g.cut = from.cut + (cut.splits > 1 ? 1 : 0);
+            g.cut = from.cut + (cut.splits > 1 ? 1 : 0), g.leads = from.leads + (cut.lead > 0 ? 1 : 0);
             return g;
         };
         Group next = grown(group);
         if (group.outputs > 0 && (scratch_of(sizes, p, next).bytes > most_bytes ||
-                                  next.outputs * p.batch_heads * p.column_blocks > most_blocks ||
-                                  next.parts * p.state_heads * (p.column_blocks + p.identity_blocks) > most_blocks)) {
+                                  std::max(next.outputs, next.parts) * blocks_of_walk > most_blocks)) {
             close();
             group = {};
             next = grown(group);
         }
         const auto u = [](int64_t x) { return static_cast<std::uint32_t>(x); };
-        walks.add(
-            {u(first), u(tokens), u(i - next.first), 0, u(cut.splits), u(cut.finer), u(group.parts), u(group.cut)});
+        walks.add({.first = u(first),
+                   .tokens = u(tokens),
+                   .sequence = u(i - next.first),
+                   .first_part = u(group.parts),
+                   .cut = u(group.cut)},
+                  cut);
         group = std::move(next);
     }
     close();
@@ -209,7 +256,7 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
             s.starts = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.parts * p.state_heads) * 4));
     }
     if (group.packed) {
-        const int64_t walks = group.outputs + group.parts + group.cut;
+        const int64_t walks = group.outputs + group.maps() + group.cut;
         s.walks = static_cast<Walk*>(carve.bytes(static_cast<std::size_t>(walks) * sizeof(Walk)));
     }
     const std::size_t used = carve.end() - reinterpret_cast<std::uintptr_t>(a.workspace.data);
@@ -219,8 +266,8 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
 
 Group Plan::group() const {
     Group all;
-    all.sequences = 1, all.outputs = with_outputs(), all.parts = Cut{splits(), finer}.parts();
-    all.cut = splits() > 1 ? 1 : 0, all.first_maps = in_steps;
+    all.sequences = 1, all.outputs = with_outputs(), all.parts = Cut{splits(), finer, lead}.parts();
+    all.cut = splits() > 1 ? 1 : 0, all.leads = lead > 0 ? 1 : 0, all.first_maps = in_steps;
     return all;
 }
 

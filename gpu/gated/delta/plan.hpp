@@ -12,7 +12,6 @@
 namespace causeway::gpu::gated_delta {
 
 constexpr int chunk = 64, max_splits = 128;
-constexpr int scan_columns = 16;  // of the state that a thread block of the scan has
 // Where splits lie at fixed places, for deterministic = "prefix": the chunks of each but the last.
 constexpr std::uint32_t fixed_chunks = 32;
 
@@ -27,44 +26,61 @@ struct Blocks {
 };
 
 // A sequence is cut into splits, and every split but the last into `finer` parts, each of which has its map S ↦ A S + B
-// of the state.
+// of the state. Where one leads, the first split is a part by itself, of so many chunks: it makes its outputs beside
+// the maps of the other parts, since the state before it is known, and leaves the state behind it.
 struct Cut {
     int splits = 1, finer = 1;
-    int parts() const { return (splits - 1) * finer; }
+    std::uint32_t lead = 0;  // 0: none leads
+    int parts() const { return lead > 0 ? 1 + (splits - 2) * finer : (splits - 1) * finer; }
 };
 
 // The chunk where split i begins, of a sequence of so many chunks; for i = splits its end. each: chunks of every split
-// but the last, or 0 where they are about as long as each other.
+// but the last, or 0 where they are about as long as each other; lead: chunks of the first one, or 0 likewise.
 __host__ __device__ inline std::uint32_t split_bound(std::uint32_t chunks, std::uint32_t splits, std::uint32_t i,
-                                                     std::uint32_t each = 0) {
+                                                     std::uint32_t each = 0, std::uint32_t lead = 0) {
     if (each > 0) return i < splits ? each * i : chunks;
-    return static_cast<std::uint32_t>(std::uint64_t{chunks} * i / splits);
+    if (lead > 0 && i == 0) return 0;
+    const std::uint32_t led = lead > 0 ? 1 : 0;
+    return lead + static_cast<std::uint32_t>(std::uint64_t{chunks - lead} * (i - led) / (splits - led));
+}
+
+// Columns of a state that a thread block of a scan has, of so many states at once: few, if all blocks run at once then,
+// since a step takes 2.1 µs with 8 columns, 2.8 with 16 and 4 to 6 with 32. The bits are the same. rows: 64 or 128.
+inline int scan_columns(std::int64_t states, std::int64_t dv, int rows, int at_once) {
+    const auto fits = [&](int columns) { return states * ((dv + columns - 1) / columns) <= at_once; };
+    if (rows == 128 && fits(8)) return 8;
+    return fits(16) ? 16 : 32;
 }
 
 // One packed sequence, and which of its splits, or of its parts, a thread block walks over.
 struct Walk {
-    std::uint32_t first, tokens;  // the sequence's first token among the packed ones, and how many it has
-    std::uint32_t sequence;       // which state of the group it has
-    std::uint32_t index;          // of the split or part
-    std::uint32_t splits, finer;
-    std::uint32_t first_part, cut;  // parts, and sequences of several splits, before it in the group
+    std::uint32_t first = 0, tokens = 0;  // the sequence's first token among the packed ones, and how many it has
+    std::uint32_t sequence = 0;           // which state of the group it has
+    std::uint32_t index = 0;              // of the split or part
+    std::uint32_t splits = 1, finer = 1, lead = 0;
+    std::uint32_t first_part = 0, cut = 0;  // parts, and sequences of several splits, before it in the group
 };
 
-// Sequences that are launched together: how many walks there are over splits and over parts, and how many of the
-// sequences are cut into several splits.
+// Sequences that are launched together: how many splits and parts there are, how many of the sequences are cut into
+// several splits, and in how many the first one leads.
 struct Group {
     std::int64_t first = 0, sequences = 0;
-    std::int64_t outputs = 0, parts = 0, cut = 0;
+    std::int64_t outputs = 0, parts = 0, cut = 0, leads = 0;
     bool packed = false;
     bool first_maps = false;  // the first part has its map too, as the state before it comes later
     std::uint32_t each = 0;   // of packed sequences, as split_bound() takes it
-    std::vector<Walk> walks;  // of packed sequences: those over splits, over parts, and the sequences that are cut
+    // Of packed sequences: the walks over splits, those that lead behind the others, over parts whose maps are made,
+    // and the sequences that are cut.
+    std::vector<Walk> walks;
+
+    std::int64_t maps() const { return parts - leads; }
 };
 
 // One sequence a batch entry.
 struct Plan : Blocks {
     std::vector<std::uint32_t> bound;  // split i of every sequence owns the chunks [bound[i], bound[i+1])
     int finer = 1;
+    std::uint32_t lead = 0;
     // In steps, and whether the state after the last token is wanted before the outputs: then an empty split stands
     // behind the others, before which all chunks are in parts.
     bool in_steps = false, goes_on = false;

@@ -9,10 +9,10 @@
 
 namespace causeway::gpu::gated_delta {
 
-// R: columns of A, 64 or 128.
-template <int R>
+// R: columns of A, 64 or 128; columns: of the state.
+template <int R, int columns>
 struct ScanShared {
-    AffineShared<R> map;
+    AffineShared<R, columns> map;
     float sums[scan_threads / 32];
 };
 
@@ -36,47 +36,43 @@ __device__ __forceinline__ float gates_of(const Sequence<packed>& sequence, uint
 }
 
 // B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, from S_0 = B_0 or, with first_maps, from `initial`
-// before part 0. A thread block has 16 columns of a head's states, a thread a row of 8 of them; without the delta rule
-// A is a number.
-template <int R, bool delta, bool packed>
+// before part 0. A thread block has some columns of a head's states; without the delta rule A is a number.
+template <int R, int columns, bool delta, bool packed>
 __global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Work work) {
     extern __shared__ __align__(16) unsigned char raw[];
-    auto& s = *reinterpret_cast<ScanShared<R>*>(raw);
+    auto& s = *reinterpret_cast<ScanShared<R, columns>*>(raw);
     ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();
-    const uint32_t blocks = (static_cast<uint32_t>(work.dv) + scan_columns - 1) / scan_columns,
+    const uint32_t blocks = (static_cast<uint32_t>(work.dv) + columns - 1) / columns,
                    kv_bh = (packed ? blockIdx.x % work.walk_blocks : blockIdx.x) / blocks;
     const Sequence<packed> sequence{work};
     if (!sequence.takes_maps(kv_bh) || (packed && sequence.parts() < 2)) return;
-    const int row = static_cast<int>(threadIdx.x) % scan_rows,
-              own = static_cast<int>(threadIdx.x) / scan_rows * thread_columns,
-              first = static_cast<int>(blockIdx.x % blocks) * scan_columns + own;
-    const bool real = row < work.dk;
+    const ScanColumns<R, columns> own;
+    const int first = static_cast<int>(blockIdx.x % blocks) * columns;
     const auto load = [&](uint32_t part) { load_matrix(s.map, part % 2, sequence.A_of(part, kv_bh), work.dk); };
-    float x[thread_columns];
-    const auto each_of = [&](auto* state, auto&& f) {
-        auto* const at = state + int64_t{row} * work.dv + first;
-#pragma unroll
-        for (int c = 0; c < thread_columns; ++c)
-            if (real && first + c < work.dv) f(x[c], at[c]);
+    typename ScanColumns<R, columns>::Values x{}, b{};
+    // f(element of x or b, the same element of a state in memory), for those that a state has.
+    const auto each_of = [&](auto* state, auto& values, auto&& f) {
+        own.each(values, [&](float& e, int row, int column) {
+            if (row < work.dk && first + column < work.dv) f(e, state[int64_t{row} * work.dv + first + column]);
+        });
     };
-    const auto each = [&](uint32_t part, auto&& f) { each_of(sequence.B_of(part, kv_bh), f); };
-    const auto take = [](float& e, float b) { e = b; };
-#pragma unroll
-    for (float& e : x) e = 0;
+    const auto take = [](float& e, float in_memory) { e = in_memory; };
     const uint32_t begin = work.first_maps ? 0 : 1;
-    if (!work.first_maps) each(0, take);
-    else if (work.initial) each_of(work.initial + sequence.state_at(kv_bh), take);
+    if (!work.first_maps) each_of(sequence.B_of(0, kv_bh), x, take);
+    else if (work.initial) each_of(work.initial + sequence.state_at(kv_bh), x, take);
     if constexpr (delta) load(begin);
     for (uint32_t part = begin; part < sequence.parts(); ++part) {
+        float* const B = sequence.B_of(part, kv_bh);
+        each_of(B, b, take);  // on its way while A is multiplied by
         if constexpr (delta) {
-            apply_matrix(x, s.map, part, sequence.parts(), row, own, load);
+            apply_matrix(x, s.map, own, part, sequence.parts(), load);
         } else {
             const float a = gates_of(sequence, kv_bh, part, s.sums);
-#pragma unroll
-            for (float& e : x) e *= a;
+            own.each(x, [&](float& e, int, int) { e *= a; });
         }
-        each(part, [](float& e, float& b) { b = e += b; });
+        own.add(x, b);
+        each_of(B, x, [](float e, float& in_memory) { in_memory = e; });
     }
 }
 

@@ -268,7 +268,8 @@ struct StateWarpgroup {
         if (split.last > split.first) leave(split.last - 1 - split.first);
         // In maps, and in the states behind the part, a value that is not finite stays. Elsewhere the walk once more
         // starts from the state before, which may lie where this one goes to: it is written last.
-        if (work.making || ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) {
+        if (split.making ||
+            ptx::named_barrier_and(barriers::delta_finite + index, barriers::warpgroup, are_finite(s))) {
             if (float* const to = split.to(work)) each_state([=](float& x, int64_t at, int, int) { to[at] = x; });
             return;
         }

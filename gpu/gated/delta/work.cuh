@@ -34,11 +34,13 @@ struct Work {
     // Of packed sequences, [parts, state_heads]: whether the split behind a part starts from the state behind it; null:
     // all splits of heads that take the maps do.
     int* starts;
-    bool making;      // this launch makes A and B, and no outputs
+    bool making;      // this launch makes A and B, and no outputs but those of splits that lead
+    bool leads;       // the first split makes its outputs in that launch, by the lead_blocks thread blocks in front
     bool first_maps;  // the first part has A too; the scan starts from `initial`
     uint32_t finer, columns, rows, identity_blocks, state_heads;
-    // Packed sequences: N, g, beta and the tensors are those of all of them together; chunks, splits, bound and finer
-    // are not used. `walks` are those of this launch, each with so many thread blocks.
+    uint32_t lead_blocks;
+    // Packed sequences: N, g, beta and the tensors are those of all of them together; chunks, splits, bound, finer,
+    // leads and lead_blocks are not used. `walks` are those of this launch, each with so many thread blocks.
     const Walk* walks;
     uint32_t walk_blocks, each;  // each: of split_bound()
 };
@@ -49,6 +51,10 @@ struct Sequence {
     const Work& work;
 
     __device__ __forceinline__ const Walk& walk() const { return work.walks[blockIdx.x / work.walk_blocks]; }
+    // Whether this thread block makes the outputs of a split that leads.
+    __device__ __forceinline__ bool leading() const {
+        return work.making && (packed ? walk().lead > 0 && walk().index == 0 : blockIdx.x < work.lead_blocks);
+    }
     // Which of the tensors' tokens is its first, and how many it has.
     __device__ __forceinline__ uint32_t first_token() const { return packed ? walk().first : 0; }
     __device__ __forceinline__ int64_t tokens() const { return packed ? int64_t{walk().tokens} : work.N; }
@@ -57,16 +63,24 @@ struct Sequence {
     }
     __device__ __forceinline__ uint32_t splits() const { return packed ? walk().splits : work.splits; }
     __device__ __forceinline__ uint32_t finer() const { return packed ? walk().finer : work.finer; }
-    __device__ __forceinline__ uint32_t parts() const { return (splits() - 1) * finer(); }
+    __device__ __forceinline__ bool leads() const { return packed ? walk().lead > 0 : work.leads; }
+    __device__ __forceinline__ uint32_t parts() const {
+        return leads() ? 1 + (splits() - 2) * finer() : (splits() - 1) * finer();
+    }
+    // The last part before split i > 0.
+    __device__ __forceinline__ uint32_t part_before(uint32_t i) const {
+        return leads() ? (i - 1) * finer() : i * finer() - 1;
+    }
 
     // The first chunk of split i; that of split splits() is the end.
     __device__ __forceinline__ uint32_t bound(uint32_t i) const {
-        return packed ? split_bound(chunks(), splits(), i, work.each) : work.bound[i];
+        return packed ? split_bound(chunks(), splits(), i, work.each, walk().lead) : work.bound[i];
     }
     // The first chunk of part i; that of part parts() is the end of the last part.
     __device__ __forceinline__ uint32_t part_bound(uint32_t i) const {
-        const uint32_t split = i / finer(), first = bound(split);
-        return i == parts() ? first : first + (bound(split + 1) - first) * (i % finer()) / finer();
+        if (leads() && i == 0) return 0;
+        const uint32_t j = leads() ? i - 1 : i, split = j / finer() + (leads() ? 1 : 0), first = bound(split);
+        return i == parts() ? first : first + (bound(split + 1) - first) * (j % finer()) / finer();
     }
     // B of a part, and after the scan the state behind it.
     __device__ __forceinline__ float* B_of(uint32_t part, uint32_t kv_bh) const {
@@ -85,7 +99,7 @@ struct Sequence {
     __device__ __forceinline__ bool takes_maps(uint32_t kv_bh) const { return !work.transfers || *transfers_of(kv_bh); }
     // With splits at fixed places: whether split i starts from the state that the maps give.
     __device__ __forceinline__ int* start_of(uint32_t split, uint32_t kv_bh) const {
-        return work.starts + (int64_t{walk().first_part} + split * finer() - 1) * work.state_heads + kv_bh;
+        return work.starts + (int64_t{walk().first_part} + part_before(split)) * work.state_heads + kv_bh;
     }
     // Whether split i does; else it starts from zeros, as far back as gates let something through.
     __device__ __forceinline__ bool starts_from_maps(uint32_t split, uint32_t kv_bh) const {
@@ -114,22 +128,30 @@ struct Split {
     // through all batches.
     uint32_t column_block, index, b, h, kv_h, kv_bh;
     uint32_t start, first, last;
+    bool making;     // A or B of a part
     const float* g;  // of the head, from the sequence's first token on; null: no gate
 
     explicit __device__ __forceinline__ Split(const Work& work) {
         const Sequence<packed> sequence{work};
-        const uint32_t kv_heads = work.heads / work.group, walks = work.making ? sequence.parts() : sequence.splits(),
-                       wide = work.column_blocks + (work.making ? work.identity_blocks : 0);
+        const bool leading = sequence.leading();
+        making = work.making && !leading;
+        const uint32_t kv_heads = work.heads / work.group,
+                       block = packed || leading ? blockIdx.x : blockIdx.x - work.lead_blocks, led = work.leads ? 1 : 0,
+                       wide = work.column_blocks + (making ? work.identity_blocks : 0);
         uint32_t bh;  // of k and v where maps are made, else of q
         if (packed) {
-            index = sequence.walk().index, column_block = blockIdx.x % wide;
-            bh = blockIdx.x % work.walk_blocks / wide;
-        } else if (work.making) {
-            column_block = blockIdx.x % wide, index = blockIdx.x / wide % walks, bh = blockIdx.x / wide / walks;
+            index = sequence.walk().index, column_block = block % wide;
+            bh = block % work.walk_blocks / wide;
+        } else if (leading) {
+            index = 0, column_block = block % wide, bh = block / wide;
+        } else if (making) {
+            const uint32_t walks = sequence.parts() - led;
+            column_block = block % wide, index = led + block / wide % walks, bh = block / wide / walks;
         } else {
-            index = blockIdx.x % walks, column_block = blockIdx.x / walks % wide, bh = blockIdx.x / walks / wide;
+            const uint32_t walks = sequence.splits() - led;
+            index = led + block % walks, column_block = block / walks % wide, bh = block / walks / wide;
         }
-        if (work.making) {
+        if (making) {
             // Blocks of the identity's columns come behind the last columns of v, where TMA finds zeros.
             kv_bh = bh;
             b = kv_bh / kv_heads, kv_h = kv_bh - b * kv_heads, h = kv_h * work.group;
@@ -141,6 +163,9 @@ struct Split {
         g = sequence.g_of(kv_bh);
     }
 
+    // Whether there is such a head: all walks of a launch have the same number of thread blocks, of which those that
+    // lead and those that make maps need different ones.
+    __device__ __forceinline__ bool exists(const Work& work) const { return !packed || kv_bh < work.state_heads; }
     // Which of the tensors' tokens is the sequence's first, and how many it has.
     __device__ __forceinline__ uint32_t first_token(const Work& work) const {
         return Sequence<packed>{work}.first_token();
@@ -165,15 +190,16 @@ struct Split {
     __device__ __forceinline__ const float* from(const Work& work) const {
         const Sequence<packed> sequence{work};
         if (start == 0) return work.initial && !identity(work) ? work.initial + sequence.state_at(kv_bh) : nullptr;
-        return work.making || start < first ? nullptr : sequence.B_of(index * sequence.finer() - 1, kv_bh);
+        return making || start < first ? nullptr : sequence.B_of(sequence.part_before(index), kv_bh);
     }
     // Where the state after `last` goes, [dk, width()]; null: nowhere.
     __device__ __forceinline__ float* to(const Work& work) const {
         const Sequence<packed> sequence{work};
-        if (!work.making)
-            return last == sequence.chunks() && work.final && h % work.group == 0
-                       ? work.final + sequence.state_at(kv_bh)
-                       : nullptr;
+        if (!making) {
+            if (h % work.group > 0) return nullptr;
+            if (sequence.leading()) return sequence.B_of(0, kv_bh);
+            return last == sequence.chunks() && work.final ? work.final + sequence.state_at(kv_bh) : nullptr;
+        }
         if (!identity(work)) return sequence.B_of(index, kv_bh);
         return index > 0 || work.first_maps ? sequence.A_of(index, kv_bh) : nullptr;
     }

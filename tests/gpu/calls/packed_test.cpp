@@ -236,16 +236,17 @@ TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {
     if (!on_hopper()) return;
     const std::vector<Index> offsets = offsets_of({0, 5, 6400, 64, 65, 9000, 0});
     gpu::GatedArgs a;
-    a.H = 4, a.N = offsets.back(), a.dk = 128, a.dv = 128;
+    a.H = 32, a.N = offsets.back(), a.dk = 128, a.dv = 128;
     float some = 0;
     a.beta = &some, a.state = &some;
     const auto plan = gpu::gated_delta::packed_plan_of(a, {offsets.data(), 7});
     REQUIRE(plan.groups.size() == 1);
     const auto& group = plan.groups[0];
     CHECK(group.first == 1);
-    REQUIRE(group.walks.size() == static_cast<std::size_t>(group.outputs + group.parts + group.cut));
-    // Splits and parts of every sequence one after the other, as a call on it alone has them.
-    std::uint32_t parts = 0, cut = 0;
+    REQUIRE(group.walks.size() == static_cast<std::size_t>(group.outputs + group.parts - group.leads + group.cut));
+    // Splits and parts of every sequence one after the other, as a call on it alone has them. Those of long sequences
+    // have a first split that leads.
+    std::uint32_t parts = 0, cut = 0, leads = 0;
     std::int64_t outputs = 0;
     for (std::size_t i = 0; i < 7; ++i) {
         gpu::GatedArgs one = a;
@@ -253,23 +254,28 @@ TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {
         if (one.N == 0) continue;
         const auto alone = gpu::gated_delta::plan_of(one);
         const auto splits = static_cast<std::uint32_t>(alone.splits());
-        std::uint32_t index = 0;
+        std::vector<int> met(splits);
         for (const auto& w : group.walks) {
             if (w.first != offsets[i] || &w >= group.walks.data() + group.outputs) continue;
             CHECK(w.tokens == one.N);
             CHECK(w.sequence == i - 1);
             CHECK(w.splits == splits);
             CHECK(w.finer == static_cast<std::uint32_t>(alone.finer));
-            CHECK(w.index == index++);
+            CHECK(w.lead == alone.lead);
+            REQUIRE(w.index < splits);
+            ++met[w.index];
             CHECK(w.first_part == parts);
             CHECK(w.cut == cut);
         }
-        CHECK(index == splits);
+        CHECK(met == std::vector<int>(splits, 1));
         outputs += splits, parts += static_cast<std::uint32_t>(alone.group().parts), cut += splits > 1;
+        leads += alone.lead > 0;
     }
     CHECK(group.outputs == outputs);
     CHECK(group.parts == parts);
     CHECK(group.cut == cut);
+    CHECK(group.leads == leads);
+    CHECK(leads > 0);
 }
 
 TEST_CASE("packed sequences whose maps need more than one group of launches", "[gpu][gpu-packed]") {

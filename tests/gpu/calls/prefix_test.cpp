@@ -183,6 +183,11 @@ TEST_CASE("prefix and where splits lie", "[gpu-prefix]") {
     CHECK(split_bound(70, 3, 2, 32) == 64);
     CHECK(split_bound(70, 3, 3, 32) == 70);
     CHECK(split_bound(70, 3, 1) == 23);
+    // The first of three leads with 30 chunks, the others share what is left.
+    CHECK(split_bound(70, 3, 0, 0, 30) == 0);
+    CHECK(split_bound(70, 3, 1, 0, 30) == 30);
+    CHECK(split_bound(70, 3, 2, 0, 30) == 50);
+    CHECK(split_bound(70, 3, 3, 0, 30) == 70);
     const std::vector<Index> offsets = offsets_of({1024, 1024, 2048, 2049, 9000});
     float some = 0;
     for (const Index H : {1, 200}) {
