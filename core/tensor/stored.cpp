@@ -130,15 +130,16 @@ Shape checked_shape(std::span<const std::uint64_t> dims, Stored stored, const st
     if (dims.size() > Shape::max_ndim)
         fail_as<FitsNoTensor>(where, ": has ", dims.size(), " dimensions, expected at most ", Shape::max_ndim);
     const bool empty = std::find(dims.begin(), dims.end(), 0u) != dims.end();
-    std::uint64_t need = size_of(stored);
+    std::uint64_t need = empty ? 1 : size_of(stored);
     Shape shape;
     for (std::uint64_t n : dims) {
         // Where one is 0 the others must be possible all the same: a tensor has strides.
-        if (n > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) ||
-            __builtin_mul_overflow(need, std::max<std::uint64_t>(n, 1), &need) ||
-            (empty && need > static_cast<std::uint64_t>(std::numeric_limits<Index>::max() / 16))) {
-            fail_as<IoError>(where, ": the shape ", text_of(dims), " is larger than any file");
-        }
+        const bool above = n > static_cast<std::uint64_t>(std::numeric_limits<Index>::max()) ||
+                           __builtin_mul_overflow(need, std::max<std::uint64_t>(n, 1), &need);
+        if (empty && (above || need > std::uint64_t{1} << 59))
+            fail_as<IoError>(where, ": the shape ", text_of(dims),
+                             " has no elements, but its other dimensions have a product beyond 2^59");
+        if (above) fail_as<IoError>(where, ": the shape ", text_of(dims), " is larger than any file");
         shape.push_back(static_cast<Index>(n));
     }
     if (empty) need = 0;

@@ -28,7 +28,7 @@ public:
 
     int devices() override {
         std::string why;
-        if (!device_available(&why)) fail("engine: \"nccl\" cannot run: ", why);
+        if (!device_available(&why)) fail_as<SystemError>("engine: \"nccl\" cannot run: ", why);
         nccl();
         int count = 0;
         check(cudaGetDeviceCount(&count), "counting the GPUs");

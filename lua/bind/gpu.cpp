@@ -193,7 +193,7 @@ int call_where_tensors_are(lua_State* L, const calls::Description& call) {
     const Place target = chosen ? (found.device == "gpu" ? Place::gpu : Place::cpu) : home;
     const bool has_gpu_call = !lua_isnil(L, lua_upvalueindex(2));
     if (target == Place::gpu) {
-        if (std::string why; !gpu_available(&why)) fail("device: \"gpu\" cannot be used, ", gpu_text());
+        if (std::string why; !gpu_available(&why)) fail_as<SystemError>("device: \"gpu\" cannot be used, ", gpu_text());
         if (!has_gpu_call) fail("device: \"gpu\", expected \"cpu\": this function runs on the CPU alone");
         if (counting)
             fail("opcount: a call on the GPU, expected tensors on the CPU: their definitions are what is counted");

@@ -942,7 +942,7 @@ Model model_on(const std::string& device, std::shared_ptr<const model::Checkpoin
     options.type = types.at(type);
     return Model(std::move(checkpoint), [&](const model::Network& network) { return gpu::on_gpu(network, options); });
 #else
-    fail("device: \"gpu\" with weights in ", type, ", expected \"cpu\": ", gpu_text());
+    fail_as<SystemError>("device: \"gpu\" with weights in ", type, ", expected \"cpu\": ", gpu_text());
 #endif
 }
 

@@ -116,7 +116,7 @@ local function check_device(device)
   if device == nil or device == "cpu" then return "cpu" end
   if device ~= "gpu" then raise(string.format("device: %s, expected \"cpu\" or \"gpu\"", quoted(device))) end
   local there, why = causeway.has_gpu()
-  if not there then raise(string.format('device: "gpu", expected "cpu": no GPU: %s', why)) end
+  if not there then raise(string.format('device: "gpu", expected "cpu": no GPU: %s', why), "system") end
   return device
 end
 

@@ -97,25 +97,13 @@ void set_handler(int signal, void (*handler)(int), int flags = 0) {
     sigaction(signal, &action, nullptr);
 }
 
-// Calls the original function, the first upvalue, with the arguments given.
-void call_original(lua_State* L) {
+// coroutine.create of Lua is the first upvalue.
+int create(lua_State* L) {
     luaL_checktype(L, 1, LUA_TFUNCTION);
     lua_pushvalue(L, lua_upvalueindex(1));
     lua_insert(L, 1);
     lua_call(L, lua_gettop(L) - 1, 1);
-}
-
-int create(lua_State* L) {
-    call_original(L);
     look_now_and_then(lua_tothread(L, -1));
-    return 1;
-}
-
-int wrap(lua_State* L) {
-    call_original(L);
-    lua_getupvalue(L, -1, 1);  // the coroutine behind the function that coroutine.wrap returns
-    if (lua_State* coroutine = lua_tothread(L, -1)) look_now_and_then(coroutine);
-    lua_pop(L, 1);
     return 1;
 }
 
@@ -149,11 +137,9 @@ Stoppable::~Stoppable() {
 
 void make_coroutines_stoppable(lua_State* L) {
     lua_getglobal(L, "coroutine");
-    for (const Entry& entry : {Entry{"create", create}, Entry{"wrap", wrap}}) {
-        lua_getfield(L, -1, entry.name);
-        lua_pushcclosure(L, entry.function, 1);
-        lua_setfield(L, -2, entry.name);
-    }
+    lua_getfield(L, -1, "create");
+    lua_pushcclosure(L, create, 1);
+    lua_setfield(L, -2, "create");
     lua_pop(L, 1);
 }
 
