@@ -125,7 +125,10 @@ public:
         return true;
     }
 
-    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+    bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
+        constexpr int number_overflow = 406;  // of nlohmann's errors
+        if (error.id == number_overflow)
+            fail_as<IoError>(name_, ": the header has a number beyond Float64 at byte ", position);
         fail_as<IoError>(name_, ": the header is not valid JSON at byte ", position);
     }
 
@@ -142,9 +145,9 @@ private:
             case Place::header: fail_as<IoError>(where(), ": is ", what, ", expected an object");
             case Place::metadata: fail_as<IoError>(where(), ": ", in_quotes(field_), " is ", what, ", expected a text");
             case Place::shape:
-                fail_as<IoError>(where(), ": the shape has ", what, ", expected whole numbers from 0 on");
+                fail_as<IoError>(where(), ": the shape has ", what, ", expected whole numbers from 0 to 2^64 - 1");
             case Place::offsets:
-                fail_as<IoError>(where(), ": data_offsets has ", what, ", expected 2 whole numbers from 0 on");
+                fail_as<IoError>(where(), ": data_offsets has ", what, ", expected 2 whole numbers from 0 to 2^64 - 1");
             default:
                 fail_as<IoError>(where(), ": ", in_quotes(field_), " is ", what,
                                  ", expected a dtype (text), a shape and data_offsets (arrays)");

@@ -13,6 +13,7 @@
 
 #include "core/base/interrupt.hpp"
 #include "core/base/text.hpp"
+#include "core/base/utf8.hpp"
 #include "core/tensor/visit.hpp"
 #include "lua/bind/bind.hpp"
 
@@ -120,6 +121,8 @@ private:
                   "\"), expected one of them");
         if (count != last) wrong("an array of ", count, " values goes to position ", last, ", expected no holes");
         std::sort(names.begin(), names.end());
+        for (const std::string& name : names)
+            if (utf8_prefix(name) < name.size()) wrong("a table has the name ", in_quotes(name), ", expected UTF-8");
 
         ancestors_.push_back(self);
         const bool broken = lines_ && !flat;

@@ -6,7 +6,7 @@
 //   NaN, Inf, -Inf            {"$numberDouble": "NaN"}, "Infinity", "-Infinity", which read back as the numbers: JSON
 //   has no
 //                             place for them, and the strings "NaN" and "Inf" are strings (MongoDB Extended JSON v2)
-//   string                    string; bytes that are not UTF-8 become U+FFFD
+//   string                    string; bytes that are not UTF-8 become U+FFFD, in names they are refused
 //   table 1, 2, ..., n        array; so does an empty table
 //   table with names          object, names sorted
 //   Tensor                    nested arrays, a number without dimensions

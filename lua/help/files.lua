@@ -71,7 +71,8 @@ manual.json_encode = {
 The value as one line of JSON. A table with positions 1, 2, ... is an array, one with names an object (names sorted),
 the empty table an array. Floats keep a point, so integers and floats come back as they were. NaN and the infinities,
 which JSON lacks, are {"$numberDouble": "NaN"}, "Infinity" and "-Infinity", as in MongoDB Extended JSON, and json_decode
-turns them back. A Tensor is nested arrays, json_null is null; bytes of a string that are not UTF-8 become U+FFFD.]],
+turns them back. A Tensor is nested arrays, json_null is null; bytes of a string that are not UTF-8 become U+FFFD,
+and in a name they are an error.]],
   example = [[json_encode({N = 128, time = 3.7e-7, note = "OOM"})]],
 }
 

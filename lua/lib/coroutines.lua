@@ -11,8 +11,8 @@ local function handed_on(thread, good, ...)
   local message = ...
   -- Its variables are closed, and what that raises takes the place of the message.
   if status(thread) == "dead" then
-    local _, last = close(thread)
-    if last ~= nil then message = last end
+    local ended, last = close(thread)
+    if not ended then message = last end
   end
   if type(message) ~= "string" or causeway.error_kind(message) then error(message, 0) end
   error(message, 2)

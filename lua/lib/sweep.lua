@@ -87,6 +87,9 @@ local function checked_values(name, values)
       raise(string.format("sweep: grid.%s: item %d is %s, expected a finite number, a string or true or false", name, i,
         kind == "number" and tostring(value) or "a " .. kind))
     end
+    if kind == "string" and not utf8.len(value) then
+      raise(string.format("sweep: grid.%s: item %d is %s, expected UTF-8", name, i, causeway._literal(value)))
+    end
     if seen[value] then raise(string.format("sweep: grid.%s: %s appears twice", name, tostring(value))) end
     seen[value] = true
     out[i] = value
@@ -152,7 +155,7 @@ end
 local function is_row(entry, origins)
   if not is_table_of(is_identifier, is_number_text_or_truth, entry.point) or next(entry.point) == nil
     or not is_table_of(is_text, is_number_text_or_truth, entry.values) or not causeway._is_status(entry.status)
-    or type(entry.seconds) ~= "number" or entry.origin ~= nil and not origins[entry.origin] then
+    or type(entry.seconds) ~= "number" or entry.seconds < 0 or entry.origin ~= nil and not origins[entry.origin] then
     return false
   end
   for name in pairs(entry.values) do
@@ -362,6 +365,9 @@ local function values_of(result, point, names)
     end
     if point[name] ~= nil or own_columns[name] then
       raise(string.format('sweep: run returned "%s", which is already the name of a column', name))
+    end
+    if not utf8.len(name) then
+      raise(string.format("sweep: run returned a value under the name %s, expected UTF-8", causeway._literal(name)))
     end
     values[name] = value
   end

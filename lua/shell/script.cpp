@@ -198,13 +198,15 @@ bool is_plain_message(lua_State* L, const std::string& message) {
            raised.name == std::string_view("error");
 }
 
-// The message handler: its upvalue is the Failure to fill; what it returns is not used.
+// The message handler: its upvalue is the Failure to fill. It returns the error as it is, for those who are given it on
+// its way: __close, and load with a function that reads.
 int describe(lua_State* L) {
     auto& failure = *static_cast<Failure*>(lua_touserdata(L, lua_upvalueindex(1)));
     lua_settop(L, 1);
     failure.message = sentence_of_object(L);
     if (!is_plain_message(L, failure.message)) failure.traceback = users_traceback(L);
-    return 0;
+    lua_settop(L, 1);
+    return 1;
 }
 
 }  // namespace

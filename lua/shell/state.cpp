@@ -10,6 +10,7 @@
 #include "lua/bind/families.hpp"
 #include "lua/shell/embedded.hpp"
 #include "lua/shell/heap.hpp"
+#include "lua/shell/lists.hpp"
 #include "lua/shell/macros.hpp"
 #include "lua/shell/names.hpp"
 #include "lua/shell/positions.hpp"
@@ -95,6 +96,7 @@ void open_globals(lua_State* L) {
 int open_all(lua_State* L) {
     luaL_openlibs(L);
     make_coroutines_stoppable(L);
+    make_long_lists_stoppable(L);
     open_patterns(L);
     lua_newtable(L);
     for (const char* name : {

@@ -160,17 +160,21 @@ TEST_CASE("faults of .safetensors files are named", "[safetensors][files]") {
     CHECK(fault(one(R"({"dtype":"F32","stride":[1]})", 4)) ==
           x + "tensor \"a\": \"stride\" is an array, expected a dtype (text), a shape and data_offsets (arrays)");
     CHECK(fault(one(entry("F32", "[-1]", "[0,4]"), 4)) ==
-          x + "tensor \"a\": the shape has a negative number, expected whole numbers from 0 on");
+          x + "tensor \"a\": the shape has a negative number, expected whole numbers from 0 to 2^64 - 1");
     CHECK(fault(one(entry("F32", "[1.5]", "[0,4]"), 4)) ==
-          x + "tensor \"a\": the shape has the number 1.5, expected whole numbers from 0 on");
+          x + "tensor \"a\": the shape has the number 1.5, expected whole numbers from 0 to 2^64 - 1");
     CHECK(fault(one(entry("F32", "[1e3]", "[0,4]"), 4)) ==
-          x + "tensor \"a\": the shape has the number 1e3, expected whole numbers from 0 on");
+          x + "tensor \"a\": the shape has the number 1e3, expected whole numbers from 0 to 2^64 - 1");
+    CHECK(fault(one(entry("F32", "[0,18446744073709551616]", "[0,0]"), 0)) ==
+          x + "tensor \"a\": the shape has the number 18446744073709551616, expected whole numbers from 0 to 2^64 - 1");
+    CHECK(fault(one(entry("F32", "[0,1e999]", "[0,0]"), 0)).find("the header has a number beyond Float64 at byte ") !=
+          std::string::npos);
     CHECK(fault(one(entry("F32", "[[1]]", "[0,4]"), 4)) ==
-          x + "tensor \"a\": the shape has an array, expected whole numbers from 0 on");
+          x + "tensor \"a\": the shape has an array, expected whole numbers from 0 to 2^64 - 1");
     CHECK(fault(one(entry("F32", "[1,1,1,1,1]", "[0,4]"), 4)) == x + "tensor \"a\": has more than 4 dimensions");
     CHECK(fault(one(entry("F32", "[1]", "[0]"), 4)) == x + "tensor \"a\": data_offsets has 1 numbers, expected 2");
     CHECK(fault(one(entry("F32", "[1]", "[0,4,8]"), 4)) ==
-          x + "tensor \"a\": data_offsets has a third number, expected 2 whole numbers from 0 on");
+          x + "tensor \"a\": data_offsets has a third number, expected 2 whole numbers from 0 to 2^64 - 1");
     CHECK(fault(one(entry("F32", "[1]", "[4,0]"), 4)) ==
           x + "tensor \"a\": data_offsets are 4 and 0, expected the first not to be larger");
     CHECK(fault(one(ok, 4)) == x + "tensor \"a\": its data ends at byte 8, but the file has 4 bytes of data");

@@ -352,6 +352,7 @@ TEST_CASE("Lua values survive .json", "[files][lua]") {
     CHECK(run("local v = json_decode('{\"a\": null, \"b\": [1, null, 3]}'); return v.a, v.b[2], v.b[2] == json_null, "
               "#v.b") == "nil null true 3");
     CHECK(run("return json_decode(' \"\\\\u00e9\\\\ud83d\\\\ude00\" ')") == "é😀");
+    CHECK(contains(run("return json_encode({['a\\xFF'] = 1})"), "a table has the name \"a\\xFF\", expected UTF-8"));
     CHECK(run("return json_encode('a\\xFFb'), json_encode('a\\0b')") ==
           "\"a\xEF\xBF\xBD"
           "b\" \"a\\u0000b\"");

@@ -31,6 +31,10 @@ TEST_CASE("coroutine.wrap is that of Lua, but its errors keep their kind", "[lua
         lua("local seen local function close(_, e) seen = e end "
             "pcall(coroutine.wrap(function() local x <close> = setmetatable({}, {__close = close}) error('a', 0) end)) "
             "return seen") == "a");
+    CHECK(lua("local function close() error(nil) end return select('#', pcall(coroutine.wrap(function() "
+              "local x <close> = setmetatable({}, {__close = close}) error('a', 0) end))), "
+              "(select(2, pcall(coroutine.wrap(function() "
+              "local x <close> = setmetatable({}, {__close = close}) error('a', 0) end))))") == "2 nil");
     CHECK(failed("local function close() error('b', 0) end coroutine.wrap(function() "
                  "local x <close> = setmetatable({}, {__close = close}) error('a', 0) end)()") == "user:1: b");
 }

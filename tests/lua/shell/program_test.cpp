@@ -197,6 +197,10 @@ TEST_CASE("nothing that a script does to Lua ends the program otherwise", "[lua]
     CHECK(shown("setmetatable({}, {__gc = function() error('in gc') end})\ncollectgarbage();") != "x");
     CHECK(complaint("do local t <close> = setmetatable({}, {__close = function() error('closing', 0) end}) end")
               .substr(0, 15) == "error: closing\n");
+    CHECK(contains(complaint("local x <close> = setmetatable({}, {__close = function(_, e) io.stderr:write('with ', e, "
+                             "'\\n') end}) error('outside', 0)"),
+                   "with outside\n"));
+    CHECK(shown("select(2, load(function() error('read', 0) end))") == "\"read\"\n");
     CHECK(complaint("coroutine.wrap(function() error('inside', 0) end)()") == "error: inside\n");
     CHECK(complaint("coroutine.create(5)") == "error: bad argument #1 to 'create' (function expected, got number)\n");
     CHECK(contains(complaint("setmetatable(_G, {__index = function() error('strict', 0) end})\nundefined"),
