@@ -1,5 +1,5 @@
--- What the functions of `table` do where they go over many places (lua/shell/lists.cpp): pieces, between which Ctrl-C
--- and time limits are heard. Arguments are checked.
+-- The functions of `table` where they go over many places (lua/shell/lists.cpp): in pieces, between which Ctrl-C and
+-- time limits are heard. Arguments are checked.
 local causeway = ...
 local move <const>, sort <const>, piece <const> = table.move, table.sort, 1 << 9
 
