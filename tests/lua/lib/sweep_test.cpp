@@ -231,9 +231,9 @@ TEST_CASE("what sweep does not understand is told in a sentence", "[lua][sweep]"
           "user:1: sweep: grid: expected a table of lists such as {N = {128, 256}}, got nothing");
     CHECK(lua("sweep{grid = {N = {1}}}") == "user:1: sweep: run: expected a function of a point, got nothing");
     CHECK(lua("sweep{grid = {s = {'a', '\\xFF'}}, run = print}") ==
-          "user:1: sweep: grid.s: item 2 is \"\\xFF\", expected UTF-8");
+          "user:1: sweep: grid.s: item 2 is \"\\xff\", expected UTF-8");
     CHECK(lua("sweep{grid = {N = {1}}, run = function() return {['\\xFF'] = 1} end}") ==
-          "user:1: sweep: run returned a value under the name \"\\xFF\", expected UTF-8");
+          "user:1: sweep: run returned a value under the name \"\\xff\", expected UTF-8");
     CHECK(lua("sweep{grid = {N = 3}, run = print}") ==
           "user:1: sweep: grid.N: expected a list of values, got a number");
     CHECK(
