@@ -13,8 +13,9 @@ namespace {
 
 using std::int64_t;
 
-// In units of the time of one chunk with outputs, 2.65 µs (docs/kernels/delta.md): a chunk without them, what a thread
-// block needs to start, a guess of how many chunks gates reach back, and what the launches for maps take besides.
+// In units of the time of one chunk with outputs of 128 columns, 2.65 µs (docs/kernels/delta.md): a chunk without them,
+// what a thread block needs to start, a guess of how many chunks gates reach back, and what the launches for maps take
+// besides.
 constexpr double replay_cost = 0.7, start_cost = 3, expected_reach = 4, launch_cost = 8;
 // Which heads forget is known on the device alone: how likely it is that all do.
 constexpr double all_forget = 0.75;
@@ -29,6 +30,16 @@ constexpr int64_t most_blocks = int64_t{1} << 30;
 
 int64_t ceil_div(int64_t n, int64_t by) { return (n + by - 1) / by; }
 
+// Where 128 columns are two thread blocks, which takes turns away from the tensor cores and work from the chain of a
+// chunk: what it takes then, with half of the device and with all of it.
+constexpr double halved_cost = 0.79, halved_full_cost = 0.88;
+
+// What a wave of so many thread blocks takes for a chunk, in those units.
+double chunk_cost(const Blocks& p, int64_t blocks, int at_once) {
+    if (!p.halved) return 1;
+    return 2 * blocks <= at_once ? halved_cost : halved_full_cost;
+}
+
 // What a step of the scan over the states of one sequence takes, in those units.
 double scan_cost(const GatedArgs& a, const Blocks& p, int at_once) {
     const int columns = scan_columns(p.state_heads, a.dv, p.rows, at_once);
@@ -40,13 +51,17 @@ double scan_cost(const GatedArgs& a, const Blocks& p, int at_once) {
 // each of which needs an A.
 double time_of_maps(const Blocks& p, double length, int64_t parts, int64_t steps, double step, int at_once) {
     const int64_t blocks = p.state_heads * (parts * p.column_blocks + steps * p.identity_blocks);
-    return launch_cost + static_cast<double>(ceil_div(blocks, at_once)) * (replay_cost * length + start_cost) +
+    return launch_cost +
+           chunk_cost(p, blocks, at_once) * static_cast<double>(ceil_div(blocks, at_once)) *
+               (replay_cost * length + start_cost) +
            static_cast<double>(steps) * step;
 }
 
-Blocks blocks_of(const GatedArgs& a) {
+// halved: with two thread blocks for 128 columns.
+Blocks blocks_of(const GatedArgs& a, bool halved = false) {
     Blocks p;
-    p.columns = a.dv <= 64 ? 64 : 128;
+    p.halved = halved;
+    p.columns = a.dv <= 64 || halved ? 64 : 128;
     p.column_blocks = ceil_div(a.dv, p.columns);
     p.state_heads = a.B * a.H;
     p.batch_heads = p.state_heads * a.group;
@@ -67,6 +82,7 @@ void consider_leads(const Blocks& p, int64_t n, int splits, double step, int at_
                       blocks = p.state_heads * maps * (p.column_blocks + p.identity_blocks);
         const auto rounds = static_cast<double>(ceil_div(blocks, at_once - leads));
         // lead + start = rounds (replay (n - lead) / (others finer) + start)
+        const double cost = chunk_cost(p, leads + blocks, at_once);
         const double each = rounds * replay_cost / static_cast<double>(others * finer),
                      exact = (each * static_cast<double>(n) + (rounds - 1) * start_cost) / (1 + each);
         const auto lead = std::clamp<int64_t>(std::llround(exact), 1, n - others * finer);
@@ -75,27 +91,36 @@ void consider_leads(const Blocks& p, int64_t n, int splits, double step, int at_
                                       rounds * (replay_cost * length / finer + start_cost));
         const double scan = static_cast<double>(maps) * step;
         f(Cut{splits, finer, static_cast<std::uint32_t>(lead)},
-          launch_cost + first + scan + waves * (length + start_cost));
+          launch_cost + cost * first + scan + chunk_cost(p, leads * others, at_once) * waves * (length + start_cost));
     }
 }
 
-// Of a sequence of n chunks; fixed: into splits at fixed places.
-Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
-    if (fixed) return {static_cast<int>(ceil_div(n, fixed_chunks)), 1};
-    if (n <= undivided) return {1, 1};
+// A cut, and the time that it is thought to take.
+struct TimedCut {
+    Cut cut;
+    double time = INFINITY;
+};
+
+// The best of a sequence of n chunks, for these blocks.
+TimedCut timed_cut_of(const GatedArgs& a, const Blocks& p, int64_t n) {
     const int64_t blocks = p.batch_heads * p.column_blocks;
     const int at_once = device().multiprocessors;
     const double step = scan_cost(a, p, at_once);
-    double best = INFINITY;
-    Cut cut;
+    TimedCut best;
     const auto consider = [&](const Cut& c, double time) {
-        if (time < 0.999 * best) best = time, cut = c;  // more must gain at least 0.1 %
+        if (time < 0.999 * best.time) best = {c, time};  // more must gain at least 0.1 %
     };
+    if (n <= undivided) {
+        consider({1, 1}, chunk_cost(p, blocks, at_once) * static_cast<double>(ceil_div(blocks, at_once)) *
+                             (static_cast<double>(n) + start_cost));
+        return best;
+    }
     // At most four waves of blocks are tried.
     for (int splits = 1; splits <= std::min<int64_t>(n, max_splits) && (splits == 1 || blocks * splits <= 4 * at_once);
          ++splits) {
         const auto waves = static_cast<double>(ceil_div(blocks * splits, at_once));
-        const double outputs = waves * (static_cast<double>(ceil_div(n, splits)) + start_cost);
+        const double cost = chunk_cost(p, blocks * splits, at_once),
+                     outputs = cost * waves * (static_cast<double>(ceil_div(n, splits)) + start_cost);
         const auto maps = [&](int finer) {
             const int64_t parts = Cut{splits, finer}.parts();
             return time_of_maps(p, static_cast<double>(ceil_div(n, splits)) / finer, parts, parts - 1, step, at_once);
@@ -104,14 +129,34 @@ Cut cut_of(const GatedArgs& a, const Blocks& p, int64_t n, bool fixed = false) {
             consider({1, 1}, outputs);
         } else if (a.gates > 0) {
             consider({splits, 1},
-                     outputs + all_forget * waves * expected_reach * replay_cost + (1 - all_forget) * maps(1));
+                     outputs + all_forget * cost * waves * expected_reach * replay_cost + (1 - all_forget) * maps(1));
         } else {
             for (int finer = 1; finer <= std::min<int64_t>(max_finer, n / splits); ++finer)
                 consider({splits, finer}, outputs + maps(finer));
             consider_leads(p, n, splits, step, at_once, consider);
         }
     }
-    return cut;
+    return best;
+}
+
+// Whether 128 columns may be two thread blocks. What it takes is known for the delta rule alone.
+bool may_be_halved(const GatedArgs& a) { return a.beta && a.dv > 64; }
+
+// How a call on one sequence of n chunks is cut, and into which blocks; fixed: into splits at fixed places.
+struct Choice {
+    Cut cut;
+    bool halved = false;
+};
+Choice choice_of(const GatedArgs& a, int64_t n) {
+    const TimedCut whole = timed_cut_of(a, blocks_of(a), n);
+    if (!may_be_halved(a)) return {whole.cut};
+    const TimedCut halved = timed_cut_of(a, blocks_of(a, true), n);
+    if (halved.time < 0.98 * whole.time) return {halved.cut, true};
+    return {whole.cut};
+}
+Cut cut_of(const GatedArgs& a, int64_t n, bool fixed) {
+    if (fixed) return {static_cast<int>(ceil_div(n, fixed_chunks)), 1};
+    return choice_of(a, n).cut;
 }
 
 // In steps: all but the last split are parts, or where the state goes on, that too.
@@ -164,6 +209,46 @@ struct Walks {
     }
 };
 
+// Walks that are launched together, in chunks: how many there are, how long all of them and the longest take.
+struct Load {
+    int64_t walks = 0;
+    double all = 0, longest = 0;
+
+    void add(int64_t n, double length) {
+        walks += n, all += static_cast<double>(n) * length, longest = std::max(longest, length);
+    }
+    double time(const Blocks& p, int64_t blocks_of_walk, int at_once) const {
+        if (walks == 0) return 0;
+        const int64_t blocks = walks * blocks_of_walk;
+        const double waves = static_cast<double>(ceil_div(blocks, at_once)) * all / static_cast<double>(walks);
+        return chunk_cost(p, blocks, at_once) * std::max(longest, waves);
+    }
+};
+
+// Of packed sequences, which are cut as they are: the blocks of less time. cut_of_chunks: the cut of so many chunks.
+template <class F>
+Blocks blocks_of_packed(const GatedArgs& a, const Sequences& sequences, F&& cut_of_chunks) {
+    const Blocks whole = blocks_of(a);
+    if (!may_be_halved(a)) return whole;
+    Load outputs, maps;
+    for (int64_t i = 0; i < sequences.count; ++i) {
+        const int64_t chunks = ceil_div(sequences.offsets[i + 1] - sequences.offsets[i], chunk);
+        if (chunks == 0) continue;
+        const Cut cut = cut_of_chunks(chunks);
+        const double length = static_cast<double>(ceil_div(chunks, cut.splits));
+        outputs.add(cut.splits, length + start_cost);
+        if (cut.splits > 1) maps.add(cut.parts(), replay_cost * length / cut.finer + start_cost);
+    }
+    const auto time = [&](const Blocks& p) {
+        const int at_once = device().multiprocessors;
+        return outputs.time(p, p.batch_heads * p.column_blocks, at_once) +
+               (a.gates > 0 ? 1 - all_forget : 1) *
+                   maps.time(p, p.state_heads * (p.column_blocks + p.identity_blocks), at_once);
+    };
+    const Blocks halved = blocks_of(a, true);
+    return time(halved) < 0.98 * time(whole) ? halved : whole;
+}
+
 // Of n chunks.
 void divide(Plan& p, int64_t n, const Cut& cut) {
     for (int i = 0; i <= cut.splits; ++i)
@@ -175,9 +260,10 @@ void divide(Plan& p, int64_t n, const Cut& cut) {
 }  // namespace
 
 Plan plan_of(const GatedArgs& a) {
-    Plan p{blocks_of(a), {}};
     const int64_t n = ceil_div(a.N, chunk);
-    divide(p, n, cut_of(a, p, n));
+    const Choice choice = choice_of(a, n);
+    Plan p{blocks_of(a, choice.halved), {}};
+    divide(p, n, choice.cut);
     return p;
 }
 
@@ -191,10 +277,14 @@ Plan steps_plan_of(const GatedArgs& a, bool goes_on) {
 }
 
 PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool fixed) {
-    PackedPlan p{blocks_of(a), {}};
+    std::unordered_map<int64_t, Cut> cuts;  // by chunks: many sequences have the same number
+    const auto cut_of_chunks = [&](int64_t chunks) {
+        const auto found = cuts.find(chunks);
+        return found != cuts.end() ? found->second : cuts.emplace(chunks, cut_of(a, chunks, fixed)).first->second;
+    };
+    PackedPlan p{blocks_of_packed(a, sequences, cut_of_chunks), {}};
     GatedArgs sizes = a;
     sizes.workspace = {};
-    std::unordered_map<int64_t, Cut> cuts;  // by chunks: many sequences have the same number
     const int64_t blocks_of_walk = std::max(p.batch_heads * p.column_blocks,  // or more than it has
                                             p.state_heads * (p.column_blocks + p.identity_blocks));
     Group group;
@@ -208,10 +298,7 @@ PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool f
     for (int64_t i = 0; i < sequences.count; ++i) {
         const int64_t first = sequences.offsets[i], tokens = sequences.offsets[i + 1] - first;
         if (tokens == 0) continue;
-        const int64_t chunks = ceil_div(tokens, chunk);
-        auto found = cuts.find(chunks);
-        if (found == cuts.end()) found = cuts.emplace(chunks, cut_of(a, p, chunks, fixed)).first;
-        const Cut cut = found->second;
+        const Cut cut = cut_of_chunks(ceil_div(tokens, chunk));
         const auto grown = [&](const Group& from) {
             Group g;
             g.packed = true, g.each = fixed ? fixed_chunks : 0;

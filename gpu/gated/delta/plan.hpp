@@ -15,9 +15,10 @@ constexpr int chunk = 64, max_splits = 128;
 // Where splits lie at fixed places, for deterministic = "prefix": the chunks of each but the last.
 constexpr std::uint32_t fixed_chunks = 32;
 
-// What does not depend on the length of a sequence.
+// Which thread blocks a walk has. The bits are the same with any columns.
 struct Blocks {
     int columns = 64;                                 // of v that one thread block owns
+    bool halved = false;                              // of 128 columns, which one could own
     std::int64_t column_blocks = 1, batch_heads = 1;  // thread blocks along v; heads of q in all batches
     std::int64_t state_heads = 1;                     // heads of k and v in all batches
     // Thread blocks along the columns of A; 0 without the delta rule, where A is the product of the gates.
