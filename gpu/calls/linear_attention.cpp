@@ -208,9 +208,9 @@ void write_states(const Tensor& states, const causeway::gated::Sizes& n, const T
     convert(states.data(), states.type(), given.data(), given.type(), states.size(), stream);
 }
 
-Runs::Runs(const Call& call, const std::vector<Index>& cu_seqlens, Index every, cudaStream_t stream)
-    : pieces(pieces_of(cu_seqlens, call.args.N, every)), heads(call.args.B * call.args.H) {
-    const bool cut = pieces.list.size() > 1;
+Runs::Runs(const Call& call, const std::vector<Index>& cu_seqlens, Index every, cudaStream_t stream, PieceGates lie)
+    : pieces(pieces_of(cu_seqlens, call.args.N, every)), heads(call.args.B * call.args.H), gates(lie) {
+    const bool cut = pieces.list.size() > 1 && lie == PieceGates::together;
     if (call.args.g) g = cut ? by_pieces(call.log_decay, pieces.cuts, heads, call.args.gates, stream) : call.log_decay;
     if (call.args.beta) beta = cut ? by_pieces(call.beta, pieces.cuts, heads, 1, stream) : call.beta;
 }
@@ -220,8 +220,8 @@ GatedArgs Runs::args_of(const GatedArgs& all, const Piece& piece) const {
     const auto from = [&](const void* x, Strides s) { return from_token(x, a.type, s, piece.first); };
     a.q = from(a.q, a.q_stride), a.k = from(a.k, a.k_stride), a.v = from(a.v, a.v_stride);
     if (a.o) a.o = from(a.o, a.o_stride);
-    if (a.g) a.g = g.as<float>() + piece.first * heads * a.gates;
-    if (a.beta) a.beta = beta.as<float>() + piece.first * heads;
+    if (a.g) a.g = g.as<float>() + gates_at(piece) * a.gates;
+    if (a.beta) a.beta = beta.as<float>() + gates_at(piece);
     if (a.state) a.state += piece.sequence * heads * a.dk * a.dv;
     a.N = piece.n;
     return a;

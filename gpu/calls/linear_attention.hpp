@@ -107,13 +107,23 @@ Tensor first_states(const causeway::gated::Sizes&, const LinearOptions&);
 // Writes the states of the sequences to where first_states took them from.
 void write_states(const Tensor& states, const causeway::gated::Sizes&, const Tensor& given, cudaStream_t);
 
+// How the gates and β of a piece lie: one head after the other, or as they are given, where each head goes on to the
+// other pieces.
+enum class PieceGates { together, in_place };
+
 // A checked call as calls on its pieces, with the gates as these take them.
 struct Runs {
     Pieces pieces;
     Index heads;  // of v, in all batches
+    PieceGates gates;
     Tensor g, beta;
 
-    Runs(const Call&, const std::vector<Index>& cu_seqlens, Index every, cudaStream_t);
+    Runs(const Call&, const std::vector<Index>& cu_seqlens, Index every, cudaStream_t,
+         PieceGates = PieceGates::together);
+    // Where a piece's gates begin, in numbers of one column.
+    Index gates_at(const Piece& piece) const {
+        return gates == PieceGates::in_place ? piece.first : piece.first * heads;
+    }
     // `all` are the arguments of the call.
     GatedArgs args_of(const GatedArgs& all, const Piece&) const;
 };

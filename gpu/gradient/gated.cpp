@@ -61,11 +61,20 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
     return Plan(a.in).bytes();
 }
 
+bool gated_gradient_adds(const GatedGradArgs& a) { return gated_heads_gradient_adds(a); }
+
+bool gated_gradient_takes_gate_step(const GatedGradArgs& a) { return gated_heads_gradient_takes(a); }
+
 bool gated_gradient_has_state(const GatedGradArgs& a) { return gated_heads_gradient_takes(a); }
 
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     check(a);
     if (a.after && !gated_gradient_has_state(a)) fail(name, ": after: given, expected none for this call");
+    if (a.gate_step > 0 && !gated_gradient_takes_gate_step(a)) {
+        fail(name, ": gate_step: ", a.gate_step, ", expected none for this call");
+    }
+    if (a.dq_sum && !gated_gradient_adds(a)) fail(name, ": dq_sum: given, expected none for this call");
+    if ((a.dq_sum != nullptr) != (a.dk_sum != nullptr)) fail(name, ": dq_sum and dk_sum: one of them is null");
     if (gated_heads_gradient_takes(a)) return gated_heads_gradient(a, stream);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient(a, stream);
     const Plan plan(a.in);

@@ -25,6 +25,14 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 // returns; may be captured into a CUDA graph. Throws Error on bad arguments.
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream);
 
+// Whether the call also adds up dq and dk over heads that share a head of q and of k; dq_sum and dk_sum may be null
+// still. Where they are given, their rows begin at multiples of 16 bytes.
+bool gated_gradient_adds(const GatedGradArgs& a);
+
+// Whether the call takes g, beta, dg and dbeta whose heads are gate_step tokens apart and not N: of a piece of a longer
+// sequence.
+bool gated_gradient_takes_gate_step(const GatedGradArgs& a);
+
 // Whether the call also gives the state after the last token, a.after.
 bool gated_gradient_has_state(const GatedGradArgs& a);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"
@@ -17,10 +18,9 @@ using std::int64_t;
 using namespace gated_heads;
 
 constexpr const char* name = "gated_gradient";
-// States of a block of columns, of all heads together, of a part; and with how many all chunks are one part, which has
-// as much room then, since it has one place and not two.
-constexpr int64_t tiles_of_part = 640, tiles_of_whole = 2 * tiles_of_part;
-constexpr int64_t rounds = 2;
+// States of a block of columns, of all heads together, of a part: beside many sweeps, and beside few, each of which
+// then begins less often; and with how many all chunks are one part, which has one place and not two.
+constexpr int64_t tiles_of_part = 640, tiles_of_few = 800, tiles_of_whole = 2 * tiles_of_part;
 
 // Where 64 columns of each token lie between the kernels.
 struct Square {
@@ -40,6 +40,7 @@ int64_t splits_of(int64_t chunks, int64_t sweeps) {
 struct Plan {
     gated::Call call;
     int blocks;
+    bool alone, in_dv;            // in_dv: the states before parts lie there
     int64_t splits, all_splits;   // of a head, of all heads
     int64_t chunks, each, parts;  // of a split; each: of a part
     int64_t state, raw;
@@ -50,15 +51,20 @@ struct Plan {
     Square W, P, U;
     int64_t segment, segments;  // of that walk
 
-    explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), blocks(call.dv > columns ? 2 : 1) {
+    explicit Plan(const GatedGradArgs& a)
+        : call(gated::call_of(a.in)), blocks(call.dv > columns ? 2 : 1), alone(a.alone) {
         const int64_t all_chunks = (call.N + C - 1) / C;
         splits = splits_of(all_chunks, call.all_heads * blocks);
         all_splits = call.all_heads * splits;
         chunks = (all_chunks + splits - 1) / splits;
         const auto balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(chunks) / 4));
-        each = std::max({tiles_of_part / blocks / std::max<int64_t>(all_splits, 1), balanced, int64_t{2}});
+        in_dv = call.dv == columns * 2 && a.in.v_stride.token == call.dv;
+        const int64_t tiles_of_one = in_dv && !many_sweeps() ? tiles_of_few : tiles_of_part;
+        each = std::max({tiles_of_one / blocks / std::max<int64_t>(all_splits, 1), balanced, int64_t{2}});
         if (chunks * blocks * all_splits <= tiles_of_whole) each = std::max(each, chunks);
         parts = (chunks + each - 1) / each;
+        // The two chunks before the last part of the last split must be there.
+        in_dv = in_dv && ((splits - 1) * chunks + (parts - 1) * each) * C <= call.N;
         state = call.all_heads * call.dk * call.dv;
         raw = all_splits * blocks * raw_floats;
         const int64_t tiles = all_splits * std::min(each, chunks);
@@ -73,7 +79,7 @@ struct Plan {
         not_finite = take(4);
         given = take(state * 4);
         walks = bytes;
-        boundaries = take(std::max<int64_t>(parts - 1, 0) * all_splits * blocks * raw_words * 4);
+        boundaries = take(in_dv ? 0 : std::max<int64_t>(parts - 1, 0) * all_splits * blocks * raw_words * 4);
         between = take(raw * 4);
         gates = take(all_splits * chunks * gates_bytes);
         for (int i = 0; i < 2; ++i) {
@@ -98,6 +104,22 @@ struct Plan {
     bool P_in_dv() const { return call.dv == C; }
     // Of one batch-head.
     int64_t walk_bytes() const { return (segments + segment) * call.dk * call.dv * 4; }
+    // Whether the sweeps over a part, over S and over E, take most of the device.
+    bool many_sweeps() const { return 2 * all_splits * blocks > device().multiprocessors * 3 / 4; }
+    // How sums over heads are made. Thread blocks of a cluster find room at once where nothing else runs.
+    HeadSums over_heads() const {
+        const int heads = call.heads;
+        const bool is_cluster = heads == 2 || heads == 4 || heads == 8;
+        constexpr int64_t many_chunks = 64;
+        const bool has_room = alone || chunks >= many_chunks;
+        if (is_cluster && has_room && (parts == 1 || many_sweeps())) return HeadSums::by_cluster;
+        return heads == 2 && parts > 1 ? HeadSums::in_memory : HeadSums::at_the_end;
+    }
+    // A short text beside others, which keep the device busy.
+    bool beside_others() const {
+        constexpr int64_t many_chunks = 128;
+        return !alone && chunks < many_chunks;
+    }
     bool empty() const { return call.N == 0 || call.all_heads == 0; }
 };
 
@@ -115,12 +137,18 @@ Maps maps_of(const GatedGradArgs& a, const Plan& plan, unsigned char* workspace)
            map(a.dv, in.dv, in.v_stride),
            {},
            {},
+           {},
+           {},
            {}};
     const auto place = [&](const Square& x, const CUtensorMap& otherwise, int width) {
         return x.in_workspace ? map(workspace + x.at, width, contiguous(in.H, in.N, width)) : otherwise;
     };
     m.W = place(plan.W, m.dk, C), m.P = place(plan.P, plan.P_in_dk() ? m.dk : m.dv, C);
     m.U = place(plan.U, m.dq, columns * plan.blocks);
+    if (a.dq_sum) {
+        const Strides sum{a.sum_stride.batch, 0, a.sum_stride.token};
+        m.dq_sum = map(a.dq_sum, in.dk, sum), m.dk_sum = map(a.dk_sum, in.dk, sum);
+    }
     return m;
 }
 
@@ -157,8 +185,23 @@ void run_whole(const Maps& maps, Part p, cudaStream_t stream) {
     launch_finish(maps, p, stream);
 }
 
-// What needs no gradient of the state, in two rounds: what is prepared of the second one is prepared beside the sweep
-// over the first one.
+// The last chunks of the rounds in which the sweep over S goes through all of them. What a round needs is prepared
+// beside the sweep over the round before it. Few sweeps leave most of the device to that: a short first round is enough
+// for them. A short text beside others, which keep the device busy anyway, needs none.
+std::vector<int64_t> rounds_of(const Plan& plan) {
+    constexpr int64_t parts = 8;
+    std::vector<int64_t> ends;
+    const auto add = [&](int64_t eighths) { ends.push_back((plan.chunks * eighths + parts - 1) / parts); };
+    const bool is_few = 3 * plan.call.all_heads * plan.blocks <= device().multiprocessors;
+    if (plan.beside_others()) return {plan.chunks};
+    if (is_few) add(1), add(4);
+    else add(2), add(4), add(6);
+    ends.push_back(plan.chunks);
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    return ends;
+}
+
+// What needs no gradient of the state.
 void sweep_forwards(const Maps& maps, const Plan& plan, const Part& all, cudaStream_t stream) {
     if (plan.splits > 1) {
         const Part p = chunks_of(plan, all, 0, plan.chunks);
@@ -166,13 +209,13 @@ void sweep_forwards(const Maps& maps, const Plan& plan, const Part& all, cudaStr
         run_maps(maps, p, stream);
         return launch_forward(maps, p, stream);
     }
-    const int64_t round = ((plan.chunks + rounds - 1) / rounds + plan.each - 1) / plan.each * plan.each;
-    for (int64_t first = 0; first < plan.chunks; first += round) {
-        Part p = chunks_of(plan, all, first, round);
-        if (first == 0) launch_prepare(maps, p, stream);
-        launch_forward(maps, p, stream);
-        if (first + round >= plan.chunks) break;
-        p = chunks_of(plan, all, first + round, round);
+    const std::vector<int64_t> ends = rounds_of(plan);
+    launch_prepare(maps, chunks_of(plan, all, 0, ends[0]), stream);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+        const int64_t first = i > 0 ? ends[i - 1] : 0;
+        launch_forward(maps, chunks_of(plan, all, first, ends[i] - first), stream);
+        if (i + 1 == ends.size()) break;
+        Part p = chunks_of(plan, all, ends[i], ends[i + 1] - ends[i]);
         p.beside = true;
         launch_prepare(maps, p, stream);
     }
@@ -187,7 +230,7 @@ void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned cha
     };
     // A part is finished beside the sweeps over the one before it. Sweeps that take most of the device would leave no
     // room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones begin first.
-    const bool finish_first = 2 * plan.all_splits * plan.blocks > device().multiprocessors * 3 / 4;
+    const bool finish_first = plan.many_sweeps();
     for (int64_t i = plan.parts - 1; i >= 0; --i) {
         const bool more = i + 1 < plan.parts;
         if (more && finish_first) finish(i + 1, false);
@@ -215,14 +258,21 @@ bool gated_heads_gradient_takes(const GatedGradArgs& a) {
            own(in.v_stride);
 }
 
+bool gated_heads_gradient_adds(const GatedGradArgs& a) {
+    const GatedArgs& in = a.in;
+    const auto whole = [&](const void* x, Strides s) { return gated::operand(x, in.type, s, in.dk).whole; };
+    return gated_heads_gradient_takes(a) && in.H > 1 && in.q_stride.head == 0 && in.k_stride.head == 0 &&
+           whole(a.dq, a.of_dq()) && whole(a.dk, a.of_dk());
+}
+
 std::size_t gated_heads_gradient_workspace(const GatedGradArgs& a) {
-    const Plan plan(a.in);
+    const Plan plan(a);
     return plan.empty() ? 0 : plan.bytes;
 }
 
 void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     const GatedArgs& in = a.in;
-    const Plan plan(in);
+    const Plan plan(a);
     if (plan.empty()) return;
     gated::check_workspace(in.workspace, plan.bytes, name);
     unsigned char* const at = static_cast<unsigned char*>(in.workspace.data);
@@ -237,7 +287,12 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     const Maps maps = maps_of(a, plan, at);
     Part all{};
     all.call = plan.call;
+    all.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
+    all.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
     all.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
+    all.dq_sum = gated::operand(a.dq_sum, in.type, a.sum_stride, in.dk);
+    all.dk_sum = gated::operand(a.dk_sum, in.type, a.sum_stride, in.dk);
+    all.over_heads = a.dq_sum ? plan.over_heads() : HeadSums::none;
     all.split_chunks = static_cast<int>(plan.chunks), all.splits = static_cast<int>(plan.splits),
     all.blocks = plan.blocks;
     all.S_behind = floats(plan.S_behind), all.E_before = floats(plan.E_before), all.A = floats(plan.A);
@@ -246,9 +301,11 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     all.dO_step = step(in.o_stride);
     all.P_column = plan.P_in_dk() ? C : 0;
     all.gates = at + plan.gates;
-    all.boundaries = reinterpret_cast<std::uint32_t*>(at + plan.boundaries), all.every = static_cast<int>(plan.each);
+    if (!plan.in_dv) all.boundaries = reinterpret_cast<std::uint32_t*>(at + plan.boundaries);
+    all.every = static_cast<int>(plan.each);
     all.between = floats(plan.between);
     all.after = a.after;
+    all.gate_step = a.gate_step > 0 ? a.gate_step : in.N;
     all.dg = a.dg, all.dbeta = a.dbeta, all.dstate_in = given, all.dstate_out = a.dstate;
     all.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
     if (plan.parts == 1) run_whole(maps, part_of(plan, all, at, 0), stream);
@@ -256,10 +313,8 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     gradient::Walks walks{};
     walks.call = plan.call;
     walks.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
-    walks.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
-    walks.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
-    walks.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
-    walks.dg = a.dg, walks.dbeta = a.dbeta;
+    walks.dq = all.dq, walks.dk = all.dk, walks.dv = all.dv;
+    walks.dg = a.dg, walks.dbeta = a.dbeta, walks.gate_step = all.gate_step;
     walks.dstate_in = given, walks.dstate_out = a.dstate;
     walks.not_finite = all.not_finite;
     walks.each = plan.segment, walks.segments = plan.segments;
@@ -267,6 +322,7 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
                             static_cast<int64_t>(plan.bytes - plan.walks) / std::max<int64_t>(plan.walk_bytes(), 1));
     walks.states = floats(plan.walks);
     gradient::launch_walks(walks, stream);
+    if (a.dq_sum) launch_add(all, stream);
 }
 
 }  // namespace causeway::gpu

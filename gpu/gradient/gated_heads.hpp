@@ -14,8 +14,11 @@ namespace causeway::gpu {
 // reaches, on Hopper.
 bool gated_heads_gradient_takes(const GatedGradArgs& a);
 
+// Whether it adds up dq and dk over the heads of a batch entry, which share a head of q and one of k (dq_sum, dk_sum).
+bool gated_heads_gradient_adds(const GatedGradArgs& a);
+
 // Bytes of device memory that the call needs besides its tensors: the states of a part of the tokens and their
-// gradients, for two parts, and the state of every head before each part.
+// gradients, for two parts, and the state of every head before each part, unless dv has room for it.
 std::size_t gated_heads_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no

@@ -122,7 +122,7 @@ void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     walks.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
     walks.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
     walks.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
-    walks.dg = a.dg, walks.dbeta = a.dbeta;
+    walks.dg = a.dg, walks.dbeta = a.dbeta, walks.gate_step = in.N;
     walks.dstate_in = given, walks.dstate_out = a.dstate;
     walks.not_finite = reinterpret_cast<const int*>(pass.at + plan.not_finite);
     walks.each = plan.segment, walks.segments = plan.segments;

@@ -65,8 +65,11 @@ void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, 
     const auto from = [&](const void* x, Strides s) { return from_token(x, a.in.type, s, piece.first); };
     a.dO = from(a.dO, a.in.o_stride);
     a.dq = from(a.dq, a.of_dq()), a.dk = from(a.dk, a.of_dk()), a.dv = from(a.dv, a.in.v_stride);
-    if (a.dg) a.dg += piece.first * runs.heads * a.in.gates;
-    if (a.dbeta) a.dbeta += piece.first * runs.heads;
+    if (a.dq_sum) a.dq_sum = from(a.dq_sum, a.sum_stride), a.dk_sum = from(a.dk_sum, a.sum_stride);
+    a.alone = runs.pieces.list.size() == 1;
+    if (a.dg) a.dg += runs.gates_at(piece) * a.in.gates;
+    if (a.dbeta) a.dbeta += runs.gates_at(piece);
+    if (runs.gates == gated::PieceGates::in_place) a.gate_step = all.in.N;
     a.dstate += piece.sequence * runs.heads * a.in.dk * a.in.dv;
     const Buffer workspace(gated_gradient_workspace(a), stream);
     a.in.workspace = {workspace.data(), workspace.bytes()};
@@ -144,6 +147,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
     const auto like_gate = [&](bool there, Index width) {
         return there ? Tensor(DType::f32, {n.batch, n.heads, n.N, width}, o.stream) : Tensor();
     };
+    bool is_added = false;
     const Tensor dg = like_gate(call.args.g, n.gates), dbeta = like_gate(call.args.beta, 1);
     gated::each_part(call, o.stream, [&](const gated::Call& part, const SomeHeads& some) {
         const bool all = some.together == some.period;
@@ -168,10 +172,16 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         const Tensor own_dg = a.in.g ? of_part(dg) : Tensor(), own_dbeta = a.in.beta ? of_part(dbeta) : Tensor();
         if (a.in.g) a.dg = own_dg.as<float>();
         if (a.in.beta) a.dbeta = own_dbeta.as<float>();
-        const gated::Runs runs(part, o.cu_seqlens, 0, o.stream);
+        if (all && n.shared_queries > 1 && n.shared_keys > 1 && gated_gradient_adds(a)) {
+            is_added = true;
+            a.dq_sum = out.dq.data(), a.dk_sum = out.dk.data();
+            a.sum_stride = contiguous(1, n.N, a.in.dk);
+        }
+        const auto lie = gated_gradient_takes_gate_step(a) ? gated::PieceGates::in_place : gated::PieceGates::together;
+        const gated::Runs runs(part, o.cu_seqlens, 0, o.stream, lie);
         run_all(a, runs, o.stream);
         const auto hand_back = [&](const Tensor& own, const Tensor& whole, Index width) {
-            const bool cut = runs.pieces.list.size() > 1;
+            const bool cut = runs.pieces.list.size() > 1 && lie == gated::PieceGates::together;
             const Tensor x = cut ? by_heads(own, runs.pieces.cuts, runs.heads, width, o.stream) : own;
             if (cut || !all) to_heads(x, some, whole, o.stream);
         };
@@ -179,8 +189,8 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         if (a.in.beta) hand_back(own_dbeta, dbeta, 1);
         if (!all) to_heads(own_dstate, some, out.dstate, o.stream);
     });
-    if (n.shared_queries > 1) add_shared(dq, out.dq, n.shared_queries, o.stream);
-    if (n.shared_keys > 1) add_shared(dk, out.dk, n.shared_keys, o.stream);
+    if (n.shared_queries > 1 && !is_added) add_shared(dq, out.dq, n.shared_queries, o.stream);
+    if (n.shared_keys > 1 && !is_added) add_shared(dk, out.dk, n.shared_keys, o.stream);
     if (call.args.g) out.dlog_decay = gated::as_given(dg, *o.log_decay, o.stream);
     if (call.args.beta) out.dbeta = gated::as_given(dbeta, *o.beta, o.stream);
     if (!n.slots.empty()) out.dstate = gradient_of_slots(out.dstate, n.slots, o.state->shape()[0], o.stream);

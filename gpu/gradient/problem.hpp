@@ -13,12 +13,20 @@ struct GatedGradArgs {
     const void* dO = nullptr;
     void *dq = nullptr, *dk = nullptr, *dv = nullptr;
     Strides dq_stride, dk_stride;  // none: those of q and k; where heads share these, each has a gradient of its own
-    float* dg = nullptr;           // like g: with respect to the logarithms; null where g is
-    float* dbeta = nullptr;        // like beta; null where beta is
+    // Where all heads of a batch entry share one of q and of k: the sums of dq and of dk over these heads, of the type
+    // of q, [B, N, dk] with sum_stride. What dq and dk hold then is not said. null: not wanted, and null where
+    // gated_gradient_adds (gated.hpp) says no.
+    void *dq_sum = nullptr, *dk_sum = nullptr;
+    Strides sum_stride;
+    std::int64_t gate_step = 0;  // from head to head of g, beta, dg and dbeta, in tokens; 0: N. See gated.hpp
+    float* dg = nullptr;         // like g: with respect to the logarithms; null where g is
+    float* dbeta = nullptr;      // like beta; null where beta is
     float* dstate =
         nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
     float* after =
         nullptr;  // like state: that after the last token, where the kernels have it (gated.hpp); null: dropped
+
+    bool alone = true;  // nothing else is known to run on the device meanwhile
 
     Strides of_dq() const { return dq_stride.token > 0 ? dq_stride : in.q_stride; }
     Strides of_dk() const { return dk_stride.token > 0 ? dk_stride : in.k_stride; }

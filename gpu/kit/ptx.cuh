@@ -88,8 +88,25 @@ __device__ __forceinline__ uint32_t cluster_rank() {
     asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
     return rank;
 }
-__device__ __forceinline__ void cluster_sync() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+// In two halves, by all threads of a warp at once: what was written before arriving is seen after waiting.
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_sync() { cluster_arrive(), cluster_wait(); }
+// Sixteen bytes of the shared memory of block `rank`, that are at this address in its own.
+__device__ __forceinline__ uint4 load_of_block(uint32_t at, uint32_t rank) {
+    uint4 x;
+    asm volatile(
+        "{\n"
+        ".reg .b32 there;\n"
+        "mapa.shared::cluster.u32 there, %4, %5;\n"
+        "ld.shared::cluster.v4.u32 {%0, %1, %2, %3}, [there];\n"
+        "}\n"
+        : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
+        : "r"(at), "r"(rank)
+        : "memory");
+    return x;
 }
 
 // ---- The TMA unit, the bulk tensor copy engine ----
@@ -128,6 +145,14 @@ __device__ __forceinline__ void tma_store(const CUtensorMap& map, uint32_t from,
         "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group.L2::cache_hint [%0, {%2, %3, %4, %5}], [%1], %6;" ::
             "l"(&map),
         "r"(from), "r"(c), "r"(t), "r"(h), "r"(b), "l"(policy)
+        : "memory");
+}
+// The same, added to what is there, element by element.
+__device__ __forceinline__ void tma_add(const CUtensorMap& map, uint32_t from, int c, int t, int h, int b) {
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+            &map),
+        "r"(from), "r"(c), "r"(t), "r"(h), "r"(b)
         : "memory");
 }
 // `bytes` from memory to shared memory, both at multiples of 16; counted by `bar`.

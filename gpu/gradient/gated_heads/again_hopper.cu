@@ -37,9 +37,23 @@ struct Again {
         ptx::tma_load(to + offsetof(Stage, U), maps.U, bar, columns * at.block, token, at.h, at.b, ptx::evict_normal);
         ptx::bulk_load(to + offsetof(Stage, gates), at.gates(p, n), gates_bytes, bar);
     }
+    // Zeros to the sums over heads of chunk c; each block of columns its share of the columns, 16 bytes a thread.
+    __device__ __forceinline__ void clear_sums(int c) const {
+        constexpr int each = 8, pieces = columns / each;
+        for (int column = columns * at.block; column < p.call.dk; column += columns * p.blocks) {
+            for (int i = static_cast<int>(threadIdx.x); i < C * pieces; i += barriers::warpgroup) {
+                const int64_t token = at.token(c) + i / pieces;
+                const int first = column + i % pieces * each;
+                if (token >= p.call.N || first >= p.call.dk) continue;
+                for (const gated::Operand* const x : {&p.dq_sum, &p.dk_sum})
+                    *reinterpret_cast<uint4*>(gated::head_of(*x, at.b, 0) + token * x->token + first * sizeof(E)) = {};
+            }
+        }
+    }
     // The state before chunk c, to memory.
     __device__ __forceinline__ void record(int c) {
         const uint32_t by = ptx::shared_address(s.S[c % 2]);
+        if (p.over_heads == HeadSums::in_memory && at.h == 0) clear_sums(c);
         state.pack_state();
         write_transposed(by, state.a);
         ptx::fence_proxy_async();
@@ -70,7 +84,7 @@ struct Again {
         if (leads()) {
             for (int n = 0; n < min(again_stages, steps); ++n) load(n);
         }
-        if (p.first > 0) state.load_packed(boundary(p, p.first));
+        if (p.first > 0) state.load_packed(boundary(p, at, p.first));
         else if (at.is_first) state.load(p, at, p.call.state, at.bh);
         else state.load(p, at, p.S_behind, at.index - 1);
         for (int n = 0; n < steps; ++n) {

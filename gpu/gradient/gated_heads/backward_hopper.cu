@@ -82,6 +82,12 @@ struct Backward {
         state.pack_state();
         state.times_rows(w, tiles);
         add_square<false, true>(z, dO, tiles + static_cast<uint32_t>(offsetof(Stage, P)));
+        uint32_t from_dO[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+            const float2 f = factors_at(stage.gates.from_start, i, col), d = unpack(E{}, dO[i]);
+            from_dO[i] = pack(E{}, p.call.scale * f.x * d.x, p.call.scale * f.y * d.y);
+        }
         if (!is_map) record(c, true);
         ptx::wgmma_wait<0>();
         ptx::hold(w);
@@ -94,12 +100,7 @@ struct Backward {
         }
         add_square<false>(z, a, tiles + static_cast<uint32_t>(offsetof(Stage, W)));
         state.scale(stage.gates.from_start[C - 1]);
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            const float2 f = factors_at(stage.gates.from_start, i, col), d = unpack(E{}, dO[i]);
-            dO[i] = pack(E{}, p.call.scale * f.x * d.x, p.call.scale * f.y * d.y);
-        }
-        state.add_outer(dO, tiles + static_cast<uint32_t>(offsetof(Stage, q)));
+        state.add_outer(from_dO, tiles + static_cast<uint32_t>(offsetof(Stage, q)));
         ptx::wgmma_wait<1>();
         ptx::hold(z);
 #pragma unroll

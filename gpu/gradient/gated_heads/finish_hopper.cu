@@ -3,7 +3,7 @@
 #include "gpu/gated/channels/gates.cuh"
 #include "gpu/gated/delta/layout.cuh"
 #include "gpu/gated/fma.cuh"
-#include "gpu/gradient/gated_heads/part.hpp"
+#include "gpu/gradient/gated_heads/sum.cuh"
 #include "gpu/kit/barriers.hpp"
 #include "gpu/kit/launch.hpp"
 #include "gpu/kit/mma.cuh"
@@ -43,8 +43,21 @@ __device__ __forceinline__ float sum_of_quad(float x) {
     return x + __shfl_xor_sync(all_lanes, x, 2);
 }
 
-template <bool has_gates, int blocks>
+// Which chunk a thread block has, counted through a split's chunks and all splits. Those of one chunk of heads that
+// share a head of q and of k are neighbours, a cluster.
+template <bool in_cluster>
+__device__ __forceinline__ unsigned tile_of(const Part& p) {
+    if constexpr (!in_cluster) return blockIdx.x;
+    const unsigned heads = p.call.heads, chunks = p.chunks, splits = p.splits, group = blockIdx.x / heads,
+                   split = group / chunks, b = split / splits;
+    return ((b * heads + blockIdx.x % heads) * splits + split % splits) * chunks + group % chunks;
+}
+
+// over_heads: by_cluster, in_memory, or none, where dq and dk of each head are wanted.
+template <bool has_gates, int blocks, HeadSums over_heads>
 struct Finish {
+    static constexpr bool in_cluster = over_heads == HeadSums::by_cluster;
+
     FinishShared& s;
     const Maps& maps;
     const Part& p;
@@ -62,7 +75,7 @@ struct Finish {
           maps(maps),
           p(p),
           call(p.call),
-          tile(blockIdx.x),
+          tile(tile_of<in_cluster>(p)),
           split(p, tile / static_cast<unsigned>(p.chunks)),
           bh(split.bh),
           chunk(static_cast<int>(tile % static_cast<unsigned>(p.chunks))),
@@ -137,7 +150,7 @@ struct Finish {
     __device__ __forceinline__ void write_dbeta(float part) const {
         const int t = threadIdx.x / 4;
         const float all = sum_of_quad(part);
-        if (t < n && threadIdx.x % 4 == 0) p.dbeta[bh * call.N + start + t] = all;
+        if (t < n && threadIdx.x % 4 == 0) p.dbeta[bh * p.gate_step + start + t] = all;
     }
 
     // Queues acc (+)= rows · othersᵀ over `tiles` tiles of 64 columns, which lie so many bytes apart.
@@ -247,18 +260,37 @@ struct Finish {
             ptx::stmatrix_x4(at + ((2 * m + lane / 16) ^ (lane % 8)) * 16, x[4 * m], x[4 * m + 1], x[4 * m + 2],
                              x[4 * m + 3]);
     }
-    // To memory, by way of the tile of q or k that only this warpgroup has read.
-    __device__ __forceinline__ void store(const CUtensorMap& map, Tile& by, const float (&x)[32]) const {
+    // To memory, by way of the tile of q or k that only this warpgroup has read; or only to that, for add_heads.
+    __device__ __forceinline__ void store(const CUtensorMap& map, const CUtensorMap& sum, Tile& by,
+                                          const float (&x)[32]) const {
         uint32_t packed[16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) packed[i] = pack(E{}, x[2 * i], x[2 * i + 1]);
         ptx::named_barrier_sync(heads_half + half, barriers::warpgroup);
         write_rows(by, packed);
+        if constexpr (in_cluster) return;
         ptx::fence_proxy_async();
         ptx::named_barrier_sync(heads_half + half, barriers::warpgroup);
         if (threadIdx.x % 128 > 0) return;
-        ptx::tma_store(map, ptx::shared_address(&by), 64 * half, start, h, b, ptx::evict_first);
+        if constexpr (over_heads == HeadSums::in_memory)
+            ptx::tma_add(sum, ptx::shared_address(&by), 64 * half, start, 0, b);
+        else ptx::tma_store(map, ptx::shared_address(&by), 64 * half, start, h, b, ptx::evict_first);
         ptx::tma_store_commit();
+    }
+    // The sums over heads of this block's share of the tokens, from the tiles of q and k of all blocks of the cluster.
+    __device__ __forceinline__ void add_heads() const {
+        const int heads = call.heads, tokens = C / heads;
+        for (int i = static_cast<int>(threadIdx.x); i < 4 * tokens * 8; i += finish_threads) {
+            const int piece = i % 8, t = h * tokens + i / 8 % tokens, which = i / 8 / tokens, column = which % 2 * 64;
+            const uint32_t at = ptx::shared_address(&s.q[0]) + which * tile_bytes + swizzle_128(t, piece);
+            SumOfHeads sum;
+#pragma unroll 2
+            for (int j = 0; j < heads; ++j) sum.add(ptx::load_of_block(at, static_cast<uint32_t>(j)));
+            const gated::Operand& to = which < 2 ? p.dq_sum : p.dk_sum;
+            if (t < n && column + 8 * piece < call.dk)
+                *reinterpret_cast<uint4*>(gated::head_of(to, b, 0) + (start + t) * to.token +
+                                          (column + 8 * piece) * sizeof(E)) = sum.rounded();
+        }
     }
     __device__ __forceinline__ static float dot(uint4 x, uint4 y, float sum) {
         const auto add = [&](uint32_t f, uint32_t g) {
@@ -315,7 +347,7 @@ struct Finish {
             const float2 x = *reinterpret_cast<const float2*>(&sums.pairs[i][2 * lane]);
             first += x.x, second += x.y;
         }
-        float* to = p.dg + bh * call.N + start + 2 * lane;
+        float* to = p.dg + bh * p.gate_step + start + 2 * lane;
         if (2 * lane < n) to[0] = first;
         if (2 * lane + 1 < n) to[1] = second;
     }
@@ -381,7 +413,7 @@ struct Finish {
         ptx::wgmma_wait<0>();
         ptx::hold(dq);
         ptx::hold(dk);
-        store(maps.dq, s.q[half], dq);
+        store(maps.dq, maps.dq_sum, s.q[half], dq);
         ptx::mbarrier_wait(ptx::shared_address(&s.after), 0);
         {
             float x[32];
@@ -411,15 +443,27 @@ struct Finish {
 #pragma unroll
             for (int i = 0; i < 32; ++i) dk[i] += x[i];
         }
-        store(maps.dk, s.k[half], dk);
+        store(maps.dk, maps.dk_sum, s.k[half], dk);
+        if constexpr (in_cluster) {
+            __syncwarp();
+            ptx::cluster_arrive();
+        }
         if constexpr (has_gates) write_gates(pairs, read, written, through);
-        if (threadIdx.x % 128 == 0) ptx::tma_store_wait_read<0>();
+        if constexpr (in_cluster) {
+            __syncwarp();
+            ptx::cluster_wait();
+            add_heads();
+            __syncwarp();
+            ptx::cluster_sync();  // no block ends before all have read its tiles
+        } else if (threadIdx.x % 128 == 0) {
+            ptx::tma_store_wait_read<0>();
+        }
         if (p.beside && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
     }
 };
 
 // One block: one chunk of one batch-head.
-template <bool has_gates, int blocks>
+template <bool has_gates, int blocks, HeadSums over_heads>
 __global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __grid_constant__ Maps maps,
                                                                         const __grid_constant__ Part p) {
     extern __shared__ __align__(1024) unsigned char shared[];
@@ -430,14 +474,19 @@ __global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
-    Finish<has_gates, blocks>(s, maps, p).run();
+    Finish<has_gates, blocks, over_heads>(s, maps, p).run();
 }
 
 template <bool has_gates, int blocks>
 void finish(const Maps& maps, const Part& p, cudaStream_t stream) {
-    launch(gated_heads_finish<has_gates, blocks>, "launching gated_heads_finish",
-           dim3(static_cast<unsigned>(p.all_splits() * p.chunks)), finish_threads, offsetof(FinishShared, after) + 8, 1,
-           p.beside, stream, maps, p);
+    const auto run = [&]<HeadSums over_heads>(int cluster) {
+        launch(gated_heads_finish<has_gates, blocks, over_heads>, "launching gated_heads_finish",
+               dim3(static_cast<unsigned>(p.all_splits() * p.chunks)), finish_threads,
+               offsetof(FinishShared, after) + 8, cluster, p.beside, stream, maps, p);
+    };
+    if (p.over_heads == HeadSums::by_cluster) run.template operator()<HeadSums::by_cluster>(p.call.heads);
+    else if (p.over_heads == HeadSums::in_memory) run.template operator()<HeadSums::in_memory>(1);
+    else run.template operator()<HeadSums::none>(1);
 }
 
 }  // namespace

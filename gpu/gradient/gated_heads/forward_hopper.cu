@@ -128,7 +128,7 @@ struct Forward {
         for (int c = 0; c < p.chunks; ++c) {
             step(c);
             const int next = p.first + c + 1;
-            if (next % p.every == 0 && next < p.split_chunks) state.store_packed(boundary(p, next));
+            if (next % p.every == 0 && next < p.split_chunks) state.store_packed(boundary(p, at, next));
         }
         record(p.chunks, false);
         if (!p.ends_splits()) state.store_raw(p.between + blockIdx.x * raw_floats);

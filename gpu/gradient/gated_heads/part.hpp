@@ -29,14 +29,20 @@ enum Heads : std::uint32_t {
 
 // W, P and U of each chunk, 64 rows of 64 columns, lie where no gradient has been written yet.
 struct Maps {
-    CUtensorMap q, k, v, dO, dq, dk, dv, W, P, U;
+    CUtensorMap q, k, v, dO, dq, dk, dv, W, P, U, dq_sum, dk_sum;
 };
+
+// How the sums of dq and dk over heads are made: by clusters of thread blocks of finishing; in memory, where those of
+// two heads are added to zeros in whatever order (x + y = y + x), which `again` has written; or at the end.
+enum class HeadSums { none, by_cluster, in_memory, at_the_end };
 
 // Chunks [first, first + chunks) of every split. The splits of a head lie one behind the other and have `split_chunks`
 // chunks each, those behind the last token empty; they are counted through all heads.
 struct Part {
     gated::Call call;
-    gated::Operand dv;
+    gated::Operand dq, dk, dv;
+    gated::Operand dq_sum, dk_sum;  // over the heads of a batch entry, where they share a head of q and of k
+    HeadSums over_heads;
     int first, chunks, split_chunks, splits;
     int blocks;                           // of columns: 1 or 2
     int q_step, k_step, v_step, dO_step;  // 0 where all heads share one, which TMA then sees, else 1
@@ -44,6 +50,7 @@ struct Part {
     unsigned char* gates;                 // [splits, split_chunks]
     unsigned char *S, *E;                 // of the part: [splits, chunks, blocks]; S null: the sweep keeps none
     // The states before chunks `every`, 2 `every` ... of a split, where parts begin: [.., splits, blocks, raw_words].
+    // null: each lies in dv, in the two chunks before the part.
     std::uint32_t* boundaries;
     int every;
     const float* dstate_in;  // with respect to the state after the last chunk; null: zeros
@@ -55,7 +62,8 @@ struct Part {
     float* after;  // the state after the last chunk; null: dropped
     float* dg;
     float* dbeta;
-    int* not_finite;  // becomes 1 where a state or its gradient is not finite
+    std::int64_t gate_step;  // from head to head of g, beta, dg and dbeta, in tokens
+    int* not_finite;         // becomes 1 where a state or its gradient is not finite
     // The kernel runs beside the one before it, of which it needs nothing; it does not end before that one has ended.
     bool beside;
 
@@ -98,5 +106,8 @@ void launch_forward(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_again(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_finish(const Maps& maps, const Part& p, cudaStream_t stream);
+// The sums over heads, of all tokens; unless they are made at the end, only if not_finite says that dq and dk are
+// others now.
+void launch_add(const Part& p, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gated_heads

@@ -32,16 +32,16 @@ struct PrepareShared {
 __device__ __forceinline__ float at_least(float least, float x) { return fabsf(x) < least ? copysignf(least, x) : x; }
 
 // The gates of a chunk and β, by a warp: a lane has the tokens lane and 32 + lane.
-__device__ __forceinline__ void make_gates(PrepareShared& s, const gated::Call& call, int64_t bh, int64_t start,
-                                           int lane) {
+__device__ __forceinline__ void make_gates(PrepareShared& s, const Part& p, int64_t bh, int64_t start, int lane) {
+    const gated::Call& call = p.call;
     ChunkGates& to = s.gates;
     float sum[2], beta[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int64_t token = start + 32 * i + lane;
         const bool there = token < call.N;
-        sum[i] = there && call.g ? channels::gate_base_2(call.g[bh * call.N + token]) : 0.0f;
-        beta[i] = at_least(channels::least_beta, there ? call.beta[bh * call.N + token] : 0.0f);
+        sum[i] = there && call.g ? channels::gate_base_2(call.g[bh * p.gate_step + token]) : 0.0f;
+        beta[i] = at_least(channels::least_beta, there ? call.beta[bh * p.gate_step + token] : 0.0f);
     }
     gated_delta::sum_up(sum, lane);
     const float all = __shfl_sync(all_lanes, sum[1], 31);
@@ -84,7 +84,7 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
     // What lies above the diagonals stays zero.
     clear(P, 2 * tile_bytes);
     clear(ptx::shared_address(s.inverse), sizeof(s.inverse));
-    if (warp == 0) make_gates(s, call, split.bh, start, lane);
+    if (warp == 0) make_gates(s, p, split.bh, start, lane);
     __syncthreads();
     ptx::mbarrier_wait(landed, 0);
     float kk[32], qk[32];

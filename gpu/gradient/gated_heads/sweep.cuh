@@ -3,6 +3,7 @@
 #pragma once
 
 #include "gpu/gated/delta/layout.cuh"
+#include "gpu/gated/fma.cuh"
 #include "gpu/gradient/gated_heads/part.hpp"
 #include "gpu/kit/barriers.hpp"
 #include "gpu/kit/finite.cuh"
@@ -27,7 +28,11 @@ __device__ __forceinline__ unsigned char* state_of(const Part& p, unsigned char*
     return states + ((at.index * p.chunks + c) * p.blocks + at.block) * state_bytes;
 }
 // The state before a chunk, for which it is kept.
-__device__ __forceinline__ uint32_t* boundary(const Part& p, int chunk) {
+__device__ __forceinline__ uint32_t* boundary(const Part& p, const Place& at, int chunk) {
+    if (!p.boundaries) {
+        char* const rows = gated::head_of(p.dv, at.b, at.h) + at.token(chunk - 2 - p.first) * p.dv.token;
+        return reinterpret_cast<uint32_t*>(rows) + at.block * raw_words;
+    }
     return p.boundaries + ((chunk / p.every - 1) * p.all_splits() * p.blocks + blockIdx.x) * raw_words;
 }
 

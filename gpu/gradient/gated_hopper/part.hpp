@@ -22,6 +22,7 @@ struct Walks {
     gated::Call call;
     gated::Operand dO, dq, dk, dv;
     float *dg, *dbeta;
+    std::int64_t gate_step;  // from head to head of g, beta, dg and dbeta, in tokens
     const float* dstate_in;
     float* dstate_out;
     const int* not_finite;

@@ -63,13 +63,13 @@ struct Walk {
         each_element([&](int r, int c, int i) { to[i] = from[r][c]; });
     }
     __device__ float* kept_state(std::int64_t i) const { return kept + i * call.dk * call.dv; }
-    __device__ float beta(std::int64_t t) const { return call.beta[bh * call.N + t]; }
+    __device__ float beta(std::int64_t t) const { return call.beta[bh * x.gate_step + t]; }
 
     // S ← a ⊙ S, then u and y of token t.
     __device__ void meet(std::int64_t t) const {
         load_row(s.k, call.k, h, t, call.dk);
         load_row(s.v, call.v, h, t, call.dv);
-        const float* g = call.g + (bh * call.N + t) * call.gates;
+        const float* g = call.g + (bh * x.gate_step + t) * call.gates;
         for (int c = thread; c < call.dk; c += walk_threads)
             s.a[c] = call.gates == 0 ? 1.0f : expf(g[call.gates > 1 ? c : 0]);
         __syncthreads();
@@ -116,7 +116,7 @@ struct Walk {
             float sum = 0;
             for (int c = thread; c < call.dv; c += 32) sum = fmaf(s.du[c], s.y[c], sum);
             sum = sum_of_warp(sum);
-            if (thread == 0) x.dbeta[bh * call.N + t] = sum;
+            if (thread == 0) x.dbeta[bh * x.gate_step + t] = sum;
         }
         __syncthreads();
         for (int c = thread; c < call.dv; c += walk_threads) {
@@ -133,14 +133,14 @@ struct Walk {
             }
             row(x.dk, b, h, t)[r] = E(dk);
             s.dg[r] = dg;
-            if (call.gates > 1) x.dg[(bh * call.N + t) * call.gates + r] = dg;
+            if (call.gates > 1) x.dg[(bh * x.gate_step + t) * call.gates + r] = dg;
         }
         __syncthreads();
         if (call.gates == 1 && thread < 32) {
             float sum = 0;
             for (int c = thread; c < call.dk; c += 32) sum += s.dg[c];
             sum = sum_of_warp(sum);
-            if (thread == 0) x.dg[bh * call.N + t] = sum;
+            if (thread == 0) x.dg[bh * x.gate_step + t] = sum;
         }
         each_element([&](int c, int column, int) { s.dS[c][column] *= s.a[c]; });
     }

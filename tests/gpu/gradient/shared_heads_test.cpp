@@ -1,0 +1,89 @@
+// Gradients of heads that share heads of q and k, on tensor cores: the sums over these heads, however they are made.
+#include "gpu/gradient/linear_attention_grad.hpp"
+#include "gpu/tensor/random.hpp"
+#include "tests/gpu/sequences.hpp"
+
+using namespace causeway;
+using namespace causeway::test;
+using namespace causeway::test::sequences;
+
+namespace {
+
+struct Call {
+    Index keys, heads, dk, dv;
+    std::vector<Index> lengths;  // of packed texts; one: not packed
+};
+
+gpu::LinearGradient gradients_of(const Problem& c, DType type, const Tensor& dO) {
+    return gpu::linear_attention_grad(moved(c.q, type), moved(c.k, type), moved(c.v, type), moved(dO, type), c.on_gpu(),
+                                      {});
+}
+
+}  // namespace
+
+// The calls are of several parts beside few sweeps (sums of two heads in memory), of several parts and of one part
+// beside many (clusters), of short texts beside others and of three heads (at the end).
+TEST_CASE("gradients of heads that share keys and queries on tensor cores: sums over heads", "[gpu][gpu-gradient]") {
+    if (!on_hopper()) return;
+    const Poison poison;
+    const Call calls[] = {{8, 16, 128, 128, {2750}},     {16, 32, 128, 128, {1500}},     {2, 4, 128, 128, {300}},
+                          {2, 6, 64, 128, {200}},        {1, 8, 96, 72, {333}},          {2, 16, 40, 64, {129}},
+                          {8, 16, 64, 128, {2750, 257}}, {2, 4, 128, 128, {100, 1, 70}}, {8, 16, 128, 64, {5300}}};
+    unsigned seed = 900;
+    for (const char* update : {"gated_delta", "delta"}) {
+        for (const Call& call : calls) {
+            const std::vector<Index> offsets = offsets_of(call.lengths);
+            const Index N = offsets.back(), texts = static_cast<Index>(call.lengths.size());
+            Problem c = make(update, false, {call.keys, call.keys, call.heads}, N, call.dk, call.dv, DType::bf16,
+                             seed += 10, 1, texts);
+            if (texts > 1) c.options.cu_seqlens = offsets;
+            const Tensor dO = random_tensor({1, call.heads, N, call.dv}, seed + 9).to(DType::bf16).to(DType::f64);
+            CAPTURE(update, call.keys, call.heads, call.dk, call.dv, N, seed);
+            const gpu::LinearGradient got = gradients_of(c, DType::bf16, dO), exact = gradients_of(c, DType::f32, dO);
+            CHECK(relative_error(got.dq.cpu(), exact.dq.cpu()) <= 3e-2);
+            CHECK(relative_error(got.dk.cpu(), exact.dk.cpu()) <= 3e-2);
+            CHECK(relative_error(got.dv.cpu(), exact.dv.cpu()) <= 3e-2);
+            CHECK(relative_error(got.dbeta->cpu(), exact.dbeta->cpu()) <= 3e-2);
+            if (got.dlog_decay) CHECK(relative_error(got.dlog_decay->cpu(), exact.dlog_decay->cpu()) <= 3e-2);
+            CHECK(relative_error(got.dstate.cpu(), exact.dstate.cpu()) <= 3e-2);
+            // A text has the bits of a call with it alone, and that those of its repetition.
+            for (Index i = 0; i < texts; ++i) {
+                const auto at = static_cast<std::size_t>(i);
+                const Problem one = part(c, offsets[at], offsets[at + 1], i);
+                const gpu::LinearGradient alone =
+                    gradients_of(one, DType::bf16, tokens(dO, offsets[at], offsets[at + 1]));
+                const auto of_text = [&](const Tensor& x) { return tokens(x, offsets[at], offsets[at + 1]); };
+                CHECK(same_bits(of_text(got.dq.cpu()), alone.dq.cpu()));
+                CHECK(same_bits(of_text(got.dk.cpu()), alone.dk.cpu()));
+                CHECK(same_bits(of_text(got.dv.cpu()), alone.dv.cpu()));
+                CHECK(same_bits(of_text(got.dbeta->cpu()), alone.dbeta->cpu()));
+                if (got.dlog_decay) CHECK(same_bits(of_text(got.dlog_decay->cpu()), alone.dlog_decay->cpu()));
+            }
+        }
+    }
+}
+
+TEST_CASE("gradients of heads that share keys and queries on tensor cores: what is not finite", "[gpu][gpu-gradient]") {
+    if (!on_hopper()) return;
+    const Poison poison;
+    const Call calls[] = {{8, 16, 128, 128, {2750}}, {2, 4, 128, 128, {300}}, {2, 6, 64, 128, {200}}};
+    unsigned seed = 950;
+    for (const Call& call : calls) {
+        const Index N = call.lengths[0];
+        const Problem c = make("gated_delta", false, {call.keys, call.keys, call.heads}, N, call.dk, call.dv,
+                               DType::bf16, seed += 10);
+        Tensor dO = random_tensor({1, call.heads, N, call.dv}, seed + 9).to(DType::bf16).to(DType::f64);
+        constexpr Index bad = 150;
+        dO.set(bad * call.dv, NAN);  // of the first head
+        CAPTURE(call.heads, N, seed);
+        const gpu::LinearGradient got = gradients_of(c, DType::bf16, dO);
+        // dq of its own token alone, dk of that one and those before; the other heads of keys know nothing of it.
+        const Tensor dq = got.dq.cpu(), dk = got.dk.cpu();
+        for (Index i = 0; i < call.keys * N; ++i) {
+            const Index token = i % N, head = i / N;
+            if (std::isfinite(dq.get(i * call.dk)) == (head == 0 && token == bad)) FAIL_CHECK("dq of " << i);
+            if ((head > 0 || token > bad) && !std::isfinite(dk.get(i * call.dk))) FAIL_CHECK("dk of " << i);
+        }
+        CHECK(std::isnan(dk.get(bad * call.dk)));
+    }
+}
