@@ -6,6 +6,7 @@
 --   --length 8192 --heads 8 --dim 64      shape of the inputs: standard normal, Float32, one batch
 --   --rounds 5                            each worker count is timed so often, in turns; the fastest is shown
 --   --shards 2                            threads, where the program is alone
+--   --only gated                          the rows whose name contains the word
 --
 -- Method: results on several workers are first compared with those of one. One worker is this program on one thread;
 -- under mpirun rank 0 alone, while the others wait. Each of p workers has one thread too, and under mpirun its own part
@@ -13,7 +14,7 @@
 -- last round, "sent" is what all sent.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { length = 8192, heads = 8, dim = 64, rounds = 5,
-  shards = 2 }, { length = { 1 }, heads = { 1 }, dim = { 1 }, rounds = { 1 }, shards = { 1, 64 } })
+  shards = 2, only = "" }, { length = { 1 }, heads = { 1 }, dim = { 1 }, rounds = { 1 }, shards = { 1, 64 } })
 local mpi = mpi_size() > 1
 local N, h, d = options.length, options.heads, options.dim
 threads(1)
@@ -51,9 +52,9 @@ local calls = {
   { "the same by all-scan", linear_attention_grad, { update = "gated", log_decay = head }, { exchange = "all-scan" },
     gradient = true },
   { "softmax_attention, causal", softmax_attention, {} },
-  { "the same by heads", softmax_attention, {}, { exchange = "heads" } },
-  { "its gradient", softmax_attention_grad, {}, gradient = true },
-  { "its gradient by heads", softmax_attention_grad, {}, { exchange = "heads" }, gradient = true },
+  { "the same by the ring", softmax_attention, {}, { exchange = "ring" } },
+  { "softmax_attention's gradient", softmax_attention_grad, {}, gradient = true },
+  { "the same by the ring", softmax_attention_grad, {}, { exchange = "ring" }, gradient = true },
 }
 
 local function joined(a, b)
@@ -84,6 +85,7 @@ end
 
 local rows = {}
 for _, call in ipairs(calls) do
+  if not call[1]:find(options.only, 1, true) then goto next end
   local name, f = call[1], call[2]
   local whole, parts, own = arguments(call)
   local count = #whole
@@ -108,6 +110,7 @@ for _, call in ipairs(calls) do
   end
   rows[#rows + 1] = { call = name, one = single, many = many, ratio = single / many, waiting = report.communication,
     sent = report.bytes }
+  ::next::
 end
 local enough = 0 -- rows where two workers are what one expects of them
 for _, row in ipairs(rows) do if row.ratio >= 1.85 then enough = enough + 1 end end

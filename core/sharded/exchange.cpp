@@ -33,8 +33,13 @@ std::string chosen_exchange(const std::string& asked, bool same_bits, Index stat
     return same_bits || states >= 2 * static_cast<Index>(ranks - 1) * together ? "ring" : "all-scan";
 }
 
-std::string chosen_ring(const std::string& asked) {
-    return kit::check_choice("exchange", asked, calls::ring_exchanges()) == 2 ? "heads" : "ring";
+bool heads_are_shorter(const Sharding& o, bool causal, Index heads, int ranks) {
+    return o.exchange == "auto" && o.sizes.empty() && causal && ranks > 1 && heads % ranks == 0;
+}
+
+std::string chosen_softmax_exchange(const Sharding& o, bool causal, Index heads, int ranks) {
+    const bool by_heads = kit::check_choice("exchange", o.exchange, calls::ring_exchanges()) == 2;
+    return by_heads || heads_are_shorter(o, causal, heads, ranks) ? "heads" : "ring";
 }
 
 }  // namespace sharded

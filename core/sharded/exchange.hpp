@@ -24,7 +24,11 @@ std::string chosen_exchange(const std::string& asked, bool same_bits, Index stat
 // bits of one worker were asked for.
 inline bool may_forget(const Sharding& o, bool same_bits) { return o.exchange == "auto" && !same_bits; }
 
-// Of the calls that know the ring and the exchange of heads alone. Throws Error.
-std::string chosen_ring(const std::string& asked);
+// Whether softmax attention that asks for no exchange goes by heads: the ring of a causal call has pieces to merge and,
+// of parts of the ranks' own, tokens to move to its zigzag and back, in pieces of every packed sequence. By heads it is
+// shorter on GPUs (docs/kernels/sharded.md) and on CPUs (docs/performance.md), where each rank has as many of them.
+bool heads_are_shorter(const Sharding& o, bool causal, Index heads, int ranks);
+// The name of the exchange that softmax attention has, "ring" or "heads". Throws Error.
+std::string chosen_softmax_exchange(const Sharding& o, bool causal, Index heads, int ranks);
 
 }  // namespace causeway::sharded

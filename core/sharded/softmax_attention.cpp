@@ -302,7 +302,7 @@ void share_rows(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& x) {
 template <class T>
 Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, const SoftmaxOptions& o, const Tensor& q,
                    const Tensor& k, const Tensor& v, ShardReport& report) {
-    const bool by_heads = sharded::chosen_ring(sharding.exchange) == "heads";
+    const bool by_heads = sharded::chosen_softmax_exchange(sharding, c.causal, c.heads, team.ranks) == "heads";
     const auto run = kit::computing_in<T>(*c.method);
     Forward out{Tensor(dtype_of<T>, c.output), Tensor(dtype_of<T>, c.rows), Tensor(dtype_of<T>, c.rows)};
     Cut kept;
@@ -333,7 +333,7 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
                             const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, Forward forward,
                             ShardReport& report) {
     constexpr DType type = dtype_of<T>;
-    const bool by_heads = sharded::chosen_ring(sharding.exchange) == "heads";
+    const bool by_heads = sharded::chosen_softmax_exchange(sharding, c.causal, c.heads, team.ranks) == "heads";
     const auto back = kit::computing_in<T>(gradient::softmax_forms()["flash"]);
     SoftmaxGradient out{Tensor(type, q.shape()), Tensor(type, k.shape()), Tensor(type, v.shape())};
     Cut kept;
@@ -376,7 +376,7 @@ ShardedSoftmaxResult forward_on_ranks(const Tensor& q, const Tensor& k, const Te
     const Team team = sharded::team_of(sharding);
     const Sizes c = attention::check(q, k, v, sharded::own_options(team, call_of(false), o, q, k));
     check_sharded(c, sharding);
-    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    const std::string exchange = sharded::chosen_softmax_exchange(sharding, c.causal, c.heads, team.ranks);
     ShardReport report = sharded::report_of(team, "softmax_attention", exchange, c.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
@@ -396,7 +396,7 @@ ShardedSoftmaxGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const
         gradient::check_softmax_grad(q, k, v, dO, sharded::own_options(team, call_of(true), o, q, k), forward);
     if (o.method != "flash") fail("method: ", in_quotes(o.method), ", expected \"flash\" with shards");
     check_sharded(c, sharding);
-    const std::string exchange = sharded::chosen_ring(sharding.exchange);
+    const std::string exchange = sharded::chosen_softmax_exchange(sharding, c.causal, c.heads, team.ranks);
     ShardReport report = sharded::report_of(team, "softmax_attention_grad", exchange, c.compute);
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {

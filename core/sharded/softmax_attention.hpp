@@ -20,9 +20,10 @@ struct ShardedSoftmaxGradient : SoftmaxGradient {
 // front and one from the back of the text, so that all have the same work, which with `sizes` they have not. Under MPI
 // every rank makes the same call; with sharding.sharded each gives its own part of q, k and v, in the order of the
 // ranks, and gets its part of O and lse; with causal the pieces are sent to where they are computed with, and the
-// results back. With exchange "heads" each worker computes all tokens of some heads, to the bit of one worker. Of
-// packed sequences (cu_seqlens) each is cut so. O(h_q·N·M·(d + d_v)/p) time a worker beside the ring; memory of a
-// worker two parts of k and v. Throws as softmax_attention and linear_attention_sharded do.
+// results back. With exchange "heads", which "auto" is with causal where every worker gets as many heads of k, each
+// worker computes all tokens of some heads, to the bit of one worker. Of packed sequences (cu_seqlens) each is cut so.
+// O(h_q·N·M·(d + d_v)/p) time a worker beside the ring; memory of a worker two parts of k and v. Throws as
+// softmax_attention and linear_attention_sharded do.
 ShardedSoftmaxResult softmax_attention_sharded(const Tensor& q, const Tensor& k, const Tensor& v, const SoftmaxOptions&,
                                                const Sharding&);
 

@@ -3,6 +3,7 @@
 #include <deque>
 
 #include "core/distributed/plan.hpp"
+#include "core/sharded/exchange.hpp"
 #include "gpu/calls/packed.hpp"
 #include "gpu/sharded/decode.hpp"
 #include "gpu/sharded/given.hpp"
@@ -36,19 +37,11 @@ struct Cut {
     std::string exchange() const { return by_heads ? "heads" : "ring"; }
 };
 
-// Whether a call that asks for no exchange goes by heads: the ring of a causal call has pieces to merge and, of parts
-// of the processes' own, tokens to move to its zigzag and back, in pieces of every packed sequence. Two GPUs take 0.3
-// to 0.95 times as long by heads for 4096 to 131072 tokens, forward and backward (docs/kernels/sharded.md), where each
-// has as many of them.
-bool heads_are_shorter(const attention::Sizes& n, const Sharding& sharding, const Workers& workers) {
-    return sharding.exchange == "auto" && sharding.sizes.empty() && n.causal && workers.p > 1 &&
-           n.heads % workers.p == 0;
-}
-
 // The same on all ranks before any work.
 Cut cut_of(const attention::Sizes& n, const std::vector<Index>& cu_seqlens, const Sharding& sharding,
            const Workers& workers) {
-    const bool by_heads = sharding.exchange == "heads" || heads_are_shorter(n, sharding, workers);
+    const bool by_heads =
+        sharding.exchange == "heads" || causeway::sharded::heads_are_shorter(sharding, n.causal, n.heads, workers.p);
     if (!by_heads && sharding.exchange != "auto" && sharding.exchange != "ring")
         fail("exchange: \"", sharding.exchange, "\", expected \"ring\" or \"heads\" for softmax attention");
     if (n.causal && n.N != n.M)

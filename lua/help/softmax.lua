@@ -8,11 +8,11 @@ h_q, N, d_v].]],
   notes = [[The scale is 1/sqrt(d) by default, as in PyTorch and ONNX; the linear attention calls have 1. The largest
 score of a row is subtracted first, so scores of ±1e4 do no harm. Without any key (M = 0) the output is 0 and the
 log-sum-exp -Inf. cu_seqlens packs sequences one after the other, in q as in k and v: each gives the bits that it gives
-alone. shards = p spreads the text over p workers, threads or, under `./lab mpi N`, processes: keys and
-values go round a ring, and with causal each has a piece from the front and one from the back, so that all have the
-same work (ring attention, Liu et al. 2023); exchange = "heads" gives each worker all tokens of some heads instead
-(DeepSpeed Ulysses, arXiv:2309.14509); a report comes last. Tensors on a GPU are spread over the GPUs of this machine,
-by NCCL; there causal attention goes by heads unless "ring" is asked for, where every GPU gets as many heads of keys.
+alone. shards = p spreads the text over p workers, threads or, under `./lab mpi N`, processes: with exchange = "ring"
+keys and values go round a ring, and with causal each has a piece from the front and one from the back, so that all have
+the same work (ring attention, Liu et al. 2023); with "heads" each worker has all tokens of some heads (DeepSpeed
+Ulysses, arXiv:2309.14509). Causal attention goes by heads of itself where every worker gets as many heads of keys, and
+else by the ring; a report comes last. Tensors on a GPU are spread over the GPUs of this machine, by NCCL.
 One table works too: softmax_attention{q = q, k = k, v = v}. Source: tree, Section 3.]],
   example = [[
 q, k, v = randn(1, 4, 100, 16), randn(1, 2, 100, 16), randn(1, 2, 100, 16)

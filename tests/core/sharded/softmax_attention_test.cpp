@@ -134,6 +134,26 @@ TEST_CASE("scores that are infinite or no numbers on several workers", "[sharded
     }
 }
 
+TEST_CASE("which exchange softmax attention on several workers has of itself", "[sharded][softmax]") {
+    const Tensor q = drawn({1, 8, 20, 4}, 1), k = drawn({1, 4, 20, 4}, 2), v = drawn({1, 4, 20, 4}, 3),
+                 dO = drawn({1, 8, 20, 4}, 4);
+    const auto chosen = [&](bool causal, int p, const std::vector<Index>& sizes = {}) {
+        SoftmaxOptions o;
+        o.causal = causal;
+        Sharding sharding = on(sizes.empty() ? p : 0, "auto");
+        sharding.sizes = sizes;
+        const std::string forward = softmax_attention_sharded(q, k, v, o, sharding).report.algorithm,
+                          back = softmax_attention_grad_sharded(q, k, v, dO, o, {}, sharding).report.algorithm;
+        CHECK(forward == back);
+        return forward;
+    };
+    CHECK(chosen(true, 2) == "heads");
+    CHECK(chosen(true, 4) == "heads");
+    CHECK(chosen(true, 3) == "ring");  // of four heads of keys
+    CHECK(chosen(false, 2) == "ring");
+    CHECK(chosen(true, 2, {15, 5}) == "ring");
+}
+
 TEST_CASE("with causal all workers have the same pairs", "[sharded][softmax]") {
     for (const int p : {1, 2, 4, 8}) {
         const Index N = 64 * p;
