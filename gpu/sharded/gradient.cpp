@@ -99,7 +99,7 @@ void GatedGradTokens::back(const Block& block, Span tokens, const float* S, floa
     a.dv = moved(a.dv, in.type, in.v_stride, block.batch, block.head, tokens.first);
     Buffer g, beta, dg, dbeta;
     in = of_tokens(in, tokens, g, beta);
-    // Those of some tokens are not contiguous, and the kernel takes no strides of them.
+    // Those of some tokens are not contiguous, and not all kernels take strides of them.
     const auto gradient_of_gates = [&](float* given, int width, Buffer& own) -> float* {
         if (!given) return nullptr;
         if (tokens.n == N_) return given + first * N_ * width;

@@ -142,7 +142,7 @@ TimedCut timed_cut_of(const GatedArgs& a, const Blocks& p, int64_t n) {
 // Whether 128 columns may be two thread blocks. What it takes is known for the delta rule alone.
 bool may_be_halved(const GatedArgs& a) { return a.beta && a.dv > 64; }
 
-// How a call on one sequence of n chunks is cut, and into which blocks; fixed: into splits at fixed places.
+// How a call on one sequence of n chunks is cut, and into which blocks.
 struct Choice {
     Cut cut;
     bool halved = false;
@@ -154,6 +154,7 @@ Choice choice_of(const GatedArgs& a, int64_t n) {
     if (halved.time < 0.98 * whole.time) return {halved.cut, true};
     return {whole.cut};
 }
+// fixed: into splits at fixed places.
 Cut cut_of(const GatedArgs& a, int64_t n, bool fixed) {
     if (fixed) return {static_cast<int>(ceil_div(n, fixed_chunks)), 1};
     return choice_of(a, n).cut;

@@ -109,7 +109,13 @@ struct GatedCall {
     causeway::LinearOptions options;
 };
 
-GatedCall gated_call(const GatedArgs& a) {
+// Numbers of every head, whose heads are `step` tokens apart; 0: one behind the other.
+Strided of_heads(const float* x, const GatedArgs& a, Index width, Index step) {
+    return {x, Type::Float32, contiguous(a.H, step > 0 ? step : a.N, static_cast<int>(width)), width};
+}
+
+// gate_step: from head to head of g and β.
+GatedCall gated_call(const GatedArgs& a, Index gate_step = 0) {
     if (a.projection.a || a.length_eps != 0) fail("a call with a projection or lengths has no definition here");
     GatedCall c{Strided(a.q, a.type, a.q_stride, a.dk).taken(a.B, a.H * a.group, a.N),
                 Strided(a.k, a.type, a.k_stride, a.dk).taken(a.B, a.H, a.N),
@@ -121,9 +127,9 @@ GatedCall gated_call(const GatedArgs& a) {
     if (a.g) {
         Shape gates{a.B, a.H, a.N};
         if (a.gates > 1) gates.push_back(a.gates);
-        o.log_decay = taken(a.g, gates);
+        o.log_decay = of_heads(a.g, a, a.gates, gate_step).taken(a.B, a.H, a.N).reshape(gates);
     }
-    if (a.beta) o.beta = taken(a.beta, {a.B, a.H, a.N});
+    if (a.beta) o.beta = of_heads(a.beta, a, 1, gate_step).taken(a.B, a.H, a.N).reshape({a.B, a.H, a.N});
     if (a.state) o.state = taken(a.state, {a.B, a.H, a.dk, a.dv});
     return c;
 }
@@ -184,19 +190,40 @@ void delta_hopper_states(const GatedArgs& a, bool, float* after, cudaStream_t) {
 }
 void delta_hopper_outputs(const GatedArgs& a, bool, cudaStream_t stream) { gated_definition(a, stream); }
 
+namespace {
+
+// Of x [B, H, N, width].
+Matrix sum_over_heads(const Matrix& x) {
+    const Shape& s = x.shape();
+    const Index of_head = s[2] * s[3];
+    Matrix out = Matrix::zeros(DType::f64, {s[0], 1, s[2], s[3]});
+    for (Index i = 0; i < x.size(); ++i) {
+        const Index to = i / (s[1] * of_head) * of_head + i % of_head;
+        out.set(to, out.get(to) + x.get(i));
+    }
+    return out;
+}
+
+}  // namespace
+
 void gated_gradient(const GatedGradArgs& a, cudaStream_t) {
     const GatedArgs& in = a.in;
-    const GatedCall c = gated_call(in);
+    const GatedCall c = gated_call(in, a.gate_step);
     const Index queries = in.H * in.group;
     const Matrix dO = Strided(a.dO, in.type, in.o_stride, in.dv).taken(in.B, queries, in.N);
     std::optional<Matrix> dstate;
     if (a.dstate) dstate = taken(a.dstate, {in.B, in.H, in.dk, in.dv});
     const LinearGradient g = linear_attention_grad(c.q, c.k, c.v, dO, c.options, dstate);
-    Strided(a.dq, in.type, a.of_dq(), in.dk).give(g.dq, in.B, queries, in.N);
-    Strided(a.dk, in.type, a.of_dk(), in.dk).give(g.dk, in.B, in.H, in.N);
+    if (a.dq_sum) {
+        Strided(a.dq_sum, in.type, a.sum_stride, in.dk).give(sum_over_heads(g.dq), in.B, 1, in.N);
+        Strided(a.dk_sum, in.type, a.sum_stride, in.dk).give(sum_over_heads(g.dk), in.B, 1, in.N);
+    } else {
+        Strided(a.dq, in.type, a.of_dq(), in.dk).give(g.dq, in.B, queries, in.N);
+        Strided(a.dk, in.type, a.of_dk(), in.dk).give(g.dk, in.B, in.H, in.N);
+    }
     Strided(a.dv, in.type, in.v_stride, in.dv).give(g.dv, in.B, in.H, in.N);
-    if (a.dg) give(*g.dlog_decay, a.dg);
-    if (a.dbeta) give(*g.dbeta, a.dbeta);
+    if (a.dg) of_heads(a.dg, in, in.gates, a.gate_step).give(*g.dlog_decay, in.B, in.H, in.N);
+    if (a.dbeta) of_heads(a.dbeta, in, 1, a.gate_step).give(*g.dbeta, in.B, in.H, in.N);
     if (a.dstate) give(g.dstate, a.dstate);
     if (a.after) give(linear_attention(c.q, c.k, c.v, c.options).state, a.after);
 }
