@@ -19,10 +19,10 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 // The chunkwise backward pass of core/gradient/chunkwise.hpp, with its formulas. Forwards, only the states between the
 // parts are kept. Then part by part, last one first: the states before its chunks are computed again; the gradient of
 // the state goes through its chunks backwards and leaves its value after each chunk; from both, all chunks are finished
-// in parallel. Sums in Float32 and in a fixed order, but for some of two numbers: a call gives the same bits again. Gradients of gates
-// are sums without cancellation; gates of -Inf have the gradient 0. On FMA units at most 98380 bytes of shared memory
-// to a block, 192588 with a gate per channel and dk > 128 (where a device has less, an Error). Launches on `stream` and
-// returns; may be captured into a CUDA graph. Throws Error on bad arguments.
+// in parallel. Sums in Float32 and in a fixed order, but for some of two numbers: a call gives the same bits again.
+// Gradients of gates are sums without cancellation; gates of -Inf have the gradient 0. On FMA units at most 98380 bytes
+// of shared memory to a block, 192588 with a gate per channel and dk > 128 (where a device has less, an Error).
+// Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad arguments.
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream);
 
 // Whether the call also adds up dq and dk over heads that share a head of q and of k; dq_sum and dk_sum may be null
