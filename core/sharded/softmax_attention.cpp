@@ -302,7 +302,7 @@ void share_rows(Communicator& comm, const Cut& by, const SoftmaxTensors<T>& x) {
 template <class T>
 Forward forward_of(const Team& team, const Sharding& sharding, const Sizes& c, const SoftmaxOptions& o, const Tensor& q,
                    const Tensor& k, const Tensor& v, ShardReport& report) {
-    const bool by_heads = sharded::chosen_softmax_exchange(sharding, c.causal, c.heads, team.ranks) == "heads";
+    const bool by_heads = report.algorithm == "heads";
     const auto run = kit::computing_in<T>(*c.method);
     Forward out{Tensor(dtype_of<T>, c.output), Tensor(dtype_of<T>, c.rows), Tensor(dtype_of<T>, c.rows)};
     Cut kept;
@@ -333,7 +333,7 @@ SoftmaxGradient gradient_of(const Team& team, const Sharding& sharding, const Si
                             const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& dO, Forward forward,
                             ShardReport& report) {
     constexpr DType type = dtype_of<T>;
-    const bool by_heads = sharded::chosen_softmax_exchange(sharding, c.causal, c.heads, team.ranks) == "heads";
+    const bool by_heads = report.algorithm == "heads";
     const auto back = kit::computing_in<T>(gradient::softmax_forms()["flash"]);
     SoftmaxGradient out{Tensor(type, q.shape()), Tensor(type, k.shape()), Tensor(type, v.shape())};
     Cut kept;

@@ -189,14 +189,10 @@ void run_whole(const Maps& maps, Part p, cudaStream_t stream) {
 // beside the sweep over the round before it. Few sweeps leave most of the device to that: a short first round is enough
 // for them. A short text beside others, which keep the device busy anyway, needs none.
 std::vector<int64_t> rounds_of(const Plan& plan) {
-    constexpr int64_t parts = 8;
-    std::vector<int64_t> ends;
-    const auto add = [&](int64_t eighths) { ends.push_back((plan.chunks * eighths + parts - 1) / parts); };
-    const bool is_few = 3 * plan.call.all_heads * plan.blocks <= device().multiprocessors;
     if (plan.beside_others()) return {plan.chunks};
-    if (is_few) add(1), add(4);
-    else add(2), add(4), add(6);
-    ends.push_back(plan.chunks);
+    const bool is_few = 3 * plan.call.all_heads * plan.blocks <= device().multiprocessors;
+    std::vector<int64_t> ends = is_few ? std::vector<int64_t>{1, 4, 8} : std::vector<int64_t>{2, 4, 6, 8};  // eighths
+    for (int64_t& end : ends) end = (plan.chunks * end + 7) / 8;
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
     return ends;
 }

@@ -110,14 +110,9 @@ TimedCut timed_cut_of(const GatedArgs& a, const Blocks& p, int64_t n) {
     const auto consider = [&](const Cut& c, double time) {
         if (time < 0.999 * best.time) best = {c, time};  // more must gain at least 0.1 %
     };
-    if (n <= undivided) {
-        consider({1, 1}, chunk_cost(p, blocks, at_once) * static_cast<double>(ceil_div(blocks, at_once)) *
-                             (static_cast<double>(n) + start_cost));
-        return best;
-    }
     // At most four waves of blocks are tried.
-    for (int splits = 1; splits <= std::min<int64_t>(n, max_splits) && (splits == 1 || blocks * splits <= 4 * at_once);
-         ++splits) {
+    const int64_t most = n <= undivided ? 1 : std::min<int64_t>(n, max_splits);
+    for (int splits = 1; splits <= most && (splits == 1 || blocks * splits <= 4 * at_once); ++splits) {
         const auto waves = static_cast<double>(ceil_div(blocks * splits, at_once));
         const double cost = chunk_cost(p, blocks * splits, at_once),
                      outputs = cost * waves * (static_cast<double>(ceil_div(n, splits)) + start_cost);

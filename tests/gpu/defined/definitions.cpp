@@ -134,14 +134,16 @@ GatedCall gated_call(const GatedArgs& a, Index gate_step = 0) {
     return c;
 }
 
-void gated_definition(const GatedArgs& a, cudaStream_t) {
-    const GatedCall c = gated_call(a);
+void give_definition(const GatedArgs& a, Index gate_step) {
+    const GatedCall c = gated_call(a, gate_step);
     const LinearResult out = linear_attention(c.q, c.k, c.v, c.options);
     Strided(a.o, a.type, a.o_stride, a.dv).give(out.O, a.B, a.H * a.group, a.N);
     if (a.state) give(out.state, a.state);
 }
 
-void packed_definition(const GatedArgs& a, const Sequences& of, cudaStream_t stream) {
+void gated_definition(const GatedArgs& a, cudaStream_t) { give_definition(a, 0); }
+
+void packed_definition(const GatedArgs& a, const Sequences& of, cudaStream_t) {
     const Index states = a.B * a.H * a.dk * a.dv;
     for (Index i = 0; i < of.count; ++i) {
         const Index first = of.offsets[i], n = of.offsets[i + 1] - first;
@@ -149,17 +151,10 @@ void packed_definition(const GatedArgs& a, const Sequences& of, cudaStream_t str
         one.N = n;
         one.q = from_token(a.q, a.type, a.q_stride, first), one.k = from_token(a.k, a.type, a.k_stride, first);
         one.v = from_token(a.v, a.type, a.v_stride, first), one.o = from_token(a.o, a.type, a.o_stride, first);
-        // Gates have no strides: heads are as far apart as all tokens are.
-        std::vector<float> g, beta;
-        const auto of_sequence = [&](const float* all, Index width, std::vector<float>& own) -> const float* {
-            if (!all) return nullptr;
-            for (Index h = 0; h < a.B * a.H; ++h)
-                own.insert(own.end(), all + (h * a.N + first) * width, all + (h * a.N + first + n) * width);
-            return own.data();
-        };
-        one.g = of_sequence(a.g, a.gates, g), one.beta = of_sequence(a.beta, 1, beta);
+        if (a.g) one.g = a.g + first * a.gates;
+        if (a.beta) one.beta = a.beta + first;
         if (a.state) one.state = a.state + i * states;
-        gated_definition(one, stream);
+        give_definition(one, a.N);
     }
 }
 
