@@ -6,7 +6,7 @@
 #include "core/around/short_convolution.hpp"
 #include "gpu/around/sums.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/calls/packed.hpp"
+#include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
 namespace around {
@@ -37,11 +37,7 @@ Call check(const Tensor& x, const Tensor& weight, const ConvolutionOptions& o) {
     ConvolutionArgs& a = c.args;
     a.texts = {nullptr, std::ssize(n.sequences), n.N, n.batch * n.N};
     if (!o.cu_seqlens.empty()) {
-        refuse_capture(o.stream);
-        c.offsets = Buffer(o.cu_seqlens.size() * sizeof(Index), o.stream);
-        gpu::check(
-            cudaMemcpyAsync(c.offsets.data(), o.cu_seqlens.data(), c.offsets.bytes(), cudaMemcpyHostToDevice, o.stream),
-            "copying cu_seqlens to the GPU");
+        c.offsets = on_device(o.cu_seqlens, o.stream);
         a.texts.offsets = c.offsets.as<std::int64_t>();
     }
     a.x = x.data(), a.type = x.type();

@@ -19,9 +19,8 @@ struct ConvolutionResult {
 };
 
 // Float32, Float16 or BFloat16, sums in Float32. A packed sequence has the bits of a call with it alone, and two parts
-// of a text with the state handed over those of one call. Returns when everything is queued; packed sequences are
-// copied from the host, which a stream that captures a CUDA graph does not allow. Throws Error naming the argument,
-// OutOfMemory.
+// of a text with the state handed over those of one call. Returns when everything is queued; a CUDA graph keeps which
+// packed sequences there are. Throws Error naming the argument, OutOfMemory.
 ConvolutionResult short_convolution(const Tensor& x, const Tensor& weight, const ConvolutionOptions& = {});
 
 struct ConvolutionGradient {

@@ -1,4 +1,4 @@
-// Streams and events that destroy themselves.
+// Streams and events that destroy themselves, and whether a stream is captured.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -24,6 +24,13 @@ public:
 private:
     cudaStream_t stream_ = nullptr;
 };
+
+// Whether what is queued on the stream goes to a CUDA graph.
+inline bool is_captured(cudaStream_t stream) {
+    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    check(cudaStreamIsCapturing(stream, &capture), "asking whether a graph is captured");
+    return capture != cudaStreamCaptureStatusNone;
+}
 
 class Event {
 public:

@@ -1,7 +1,6 @@
 #include "gpu/calls/general_linear_attention.hpp"
 
 #include "core/gated/step.hpp"
-#include "gpu/calls/packed.hpp"
 #include "gpu/gated/general/chunks.hpp"
 #include "gpu/gated/general/recurrent.hpp"
 
@@ -72,7 +71,6 @@ namespace {
 
 // Queues tokens of every head, or all packed sequences, on the kernels of the mode.
 void run(GeneralArgs a, const Sequences& sequences, const GeneralOptions& o) {
-    if (sequences.count > 0) refuse_capture(o.stream);
     const bool recurrent = o.mode == "recurrent";
     const Buffer workspace(
         recurrent ? general_recurrent_workspace(a, sequences) : general_chunks_workspace(a, sequences), o.stream);

@@ -240,7 +240,6 @@ namespace {
 // Queues sequences together, all of them by one of a form's pairs of functions.
 void run_together(GatedArgs a, const Sequences& sequences, std::size_t (*bytes)(const GatedArgs&, const Sequences&),
                   void (*run)(const GatedArgs&, const Sequences&, cudaStream_t), cudaStream_t stream) {
-    refuse_capture(stream);
     const Buffer workspace(bytes(a, sequences), stream);
     a.workspace = {workspace.data(), workspace.bytes()};
     run(a, sequences, stream);

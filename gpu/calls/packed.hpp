@@ -23,14 +23,6 @@ inline void refuse_checkpoints(Index every, const char* call) {
     if (every > 0) fail("checkpoint_every: given, but ", call, " returns the last state alone");
 }
 
-// Of calls whose packed sequences are copied from the host.
-inline void refuse_capture(cudaStream_t stream) {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    check(cudaStreamIsCapturing(stream, &capture), "asking whether a graph is captured");
-    if (capture != cudaStreamCaptureStatusNone)
-        fail("stream: captures a CUDA graph, expected none: which sequences there are is copied from the host");
-}
-
 // Throws Error for what is no promise too.
 inline void refuse_prefix(const std::string& deterministic, const char* call) {
     if (deterministic.empty()) return;

@@ -28,8 +28,8 @@ std::size_t gated_channels_workspace(const GatedArgs& a);
 void gated_channels(const GatedArgs& a, cudaStream_t stream);
 
 // The same for packed sequences, which must have states: in rounds of as many sequences as have 262144 tokens of all
-// heads together, in chunks of 64, with the tiles of so many; to the bit what calls on each alone give. Not for CUDA
-// graphs: which sequences there are is copied from the host.
+// heads together, in chunks of 64, with the tiles of so many; to the bit what calls on each alone give. A CUDA graph
+// keeps which sequences there are.
 std::size_t gated_channels_packed_workspace(const GatedArgs& a, const Sequences& sequences);
 void gated_channels_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 

@@ -45,14 +45,13 @@ void delta_hopper_states(const GatedArgs& a, bool goes_on, float* after, cudaStr
 void delta_hopper_outputs(const GatedArgs& a, bool goes_on, cudaStream_t stream);
 
 // The same for packed sequences, all in one launch of each kernel, or a few where their maps would take more than a
-// quarter of a gigabyte: to the bit what calls on each alone give. Not for CUDA graphs: which sequences there are is
-// copied from the host.
+// quarter of a gigabyte: to the bit what calls on each alone give. A CUDA graph keeps which sequences there are.
 std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences);
 void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 
 // The same, so that no bit of a finite output depends on later tokens and gates, N, the batch, the heads or the other
 // sequences: splits have 2048 tokens from the start of their sequence, and the gates before a split alone decide how it
-// starts. Not for CUDA graphs either.
+// starts.
 std::size_t delta_hopper_prefix_workspace(const GatedArgs& a, const Sequences& sequences);
 void delta_hopper_prefix(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "gpu/base/error.hpp"
+#include "gpu/kit/copy_list.hpp"
 
 namespace causeway::gpu::gated {
 
@@ -43,8 +43,7 @@ std::size_t bytes_of(const Round& round) { return bytes(round.parts) + bytes(rou
 RoundLists copy_lists(const Round& round, void* to, cudaStream_t stream) {
     char* const at = static_cast<char*>(to);
     const auto copy = [&](char* there, const auto& list) {
-        check(cudaMemcpyAsync(there, list.data(), bytes(list), cudaMemcpyHostToDevice, stream),
-              "copying the parts of packed sequences");
+        copy_list(there, list, stream, "copying the parts of packed sequences");
     };
     char* const chunks = at + bytes(round.parts);
     copy(at, round.parts), copy(chunks, round.part_of_chunk);

@@ -3,6 +3,7 @@
 
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
+#include "gpu/kit/copy_list.hpp"
 #include "gpu/tensor/places.hpp"
 
 namespace causeway::gpu {
@@ -93,7 +94,7 @@ Tensor moved(const Tensor& x, const std::vector<Index>& cuts, Index heads, Index
 Buffer on_device(const std::vector<Index>& x, cudaStream_t stream) {
     static_assert(sizeof(Index) == sizeof(int64_t));
     Buffer out(x.size() * sizeof(Index), stream);
-    check(cudaMemcpyAsync(out.data(), x.data(), out.bytes(), cudaMemcpyHostToDevice, stream), "copying numbers");
+    copy_list(out.data(), x, stream, "copying numbers");
     return out;
 }
 

@@ -1,5 +1,6 @@
 // The kernel for Hopper on packed sequences, and its launch.
 #include "gpu/gated/delta/launch.cuh"
+#include "gpu/kit/copy_list.hpp"
 
 namespace causeway::gpu::gated_delta {
 
@@ -12,9 +13,7 @@ void run_packed_hopper(const GatedArgs& a, const PackedPlan& p, cudaStream_t str
         work.each = group.each;
         if (a.state) work.initial = work.final = a.state + group.first * p.state_heads * a.dk * a.dv;
         copy_states(work, a, p, group, scratch, stream);
-        check(cudaMemcpyAsync(scratch.walks, group.walks.data(), group.walks.size() * sizeof(Walk),
-                              cudaMemcpyHostToDevice, stream),
-              "copying the walks over packed sequences");
+        copy_list(scratch.walks, group.walks, stream, "copying the walks over packed sequences");
         with_sizes(a, p, [&]<class E, int R, int D, bool delta, bool lengths>() {
             launch_group<E, R, D, delta, true, lengths>(maps, work, p, group, scratch.walks, stream);
         });

@@ -18,8 +18,8 @@ std::size_t general_chunks_workspace(const GeneralArgs& a, const Sequences& sequ
 // chunks in parallel (chunks/README.md has the formulas): the sweep from chunk to chunk multiplies tiles with the state
 // alone. All decays are running products of a, so a factor of 0 is exact and where |a| <= 1 nothing overflows that the
 // rule keeps in bounds. No bit of a finite output depends on later tokens, on N, on the batch or on packed neighbours.
-// With sequences (batch 1) each of them starts from its own state. Launches on `stream` and returns; without sequences
-// it may be captured into a CUDA graph. Throws Error on bad arguments.
+// With sequences (batch 1) each of them starts from its own state. Launches on `stream` and returns; may be captured
+// into a CUDA graph. Throws Error on bad arguments.
 void general_chunks(const GeneralArgs& a, const Sequences& sequences, cudaStream_t stream);
 
 // How general_chunks cuts its work: tokens of all heads between two launches (enough chunks to fill a GPU, few enough
