@@ -31,15 +31,13 @@ GradientTensors make_gradient(const GatedProblem& p, std::uint64_t seed, cudaStr
     bench::fill_normal(t.dO.data(), p.type, t.dO.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 16 * seed + 9, 1,
                        stream);
     bench::fill_normal(t.last.data(), Type::Float32, t.last.bytes() / 4, 16 * seed + 10, 1, stream);
-    check(cudaMemcpyAsync(t.dstate.data(), t.last.data(), t.last.bytes(), cudaMemcpyDeviceToDevice, stream),
-          "copying dstate");
     for (const Buffer* x : {&t.dq, &t.dk, &t.dv}) bench::poison(*x, stream);
     GatedGradArgs& a = t.args;
     a.in = t.in.args;
     a.dO = t.dO.data(), a.dq = t.dq.data(), a.dk = t.dk.data(), a.dv = t.dv.data();
     if (p.gates > 0) a.dg = t.dg.as<float>();
     if (p.delta) a.dbeta = t.dbeta.as<float>();
-    a.dstate = t.dstate.as<float>();
+    a.dstate_in = t.last.as<float>(), a.dstate = t.dstate.as<float>();
     t.workspace = Buffer(gated_gradient_workspace(a)),
     t.forward_workspace = Buffer(gated_portable_workspace(t.in.args));
     a.in.workspace = {t.workspace.data(), t.workspace.bytes()};

@@ -124,7 +124,7 @@ void by_gates(const Problem& p, bool decay_too) {
     const Tensor dq = o.normalize ? Tensor(type, B.shape(), stream) : out.dB,
                  dk = o.normalize ? Tensor(type, C.shape(), stream) : out.dC;
     const Tensor dv = o.normalize ? Tensor(type, {n.batch, n.heads, n.N, wide}, stream) : out.dV;
-    const Tensor dS = Tensor::zeros(DType::f32, {n.batch, n.heads, n.r, wide}, stream);
+    const Tensor dS(DType::f32, {n.batch, n.heads, n.r, wide}, stream);
 
     GatedGradArgs a;
     GatedArgs& in = a.in;

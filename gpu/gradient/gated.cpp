@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "core/base/error.hpp"
+#include "gpu/base/error.hpp"
 #include "gpu/gradient/gated_chunks.hpp"
 #include "gpu/gradient/gated_heads.hpp"
 #include "gpu/gradient/gated_hopper.hpp"
@@ -52,6 +53,15 @@ void check(const GatedGradArgs& a) {
     if (a.in.beta && !a.dbeta) fail(name, ": dbeta is null where there is a beta");
 }
 
+// Where there is no token, the last state is the first.
+void hand_through(const GatedGradArgs& a, cudaStream_t stream) {
+    if (!a.dstate || a.dstate == a.dstate_in) return;
+    const auto bytes = static_cast<std::size_t>(a.in.B * a.in.H * a.in.dk * a.in.dv) * sizeof(float);
+    gpu::check(a.dstate_in ? cudaMemcpyAsync(a.dstate, a.dstate_in, bytes, cudaMemcpyDeviceToDevice, stream)
+                           : cudaMemsetAsync(a.dstate, 0, bytes, stream),
+               "copying dstate");
+}
+
 }  // namespace
 
 std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
@@ -75,6 +85,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     }
     if (a.dq_sum && !gated_gradient_adds(a)) fail(name, ": dq_sum: given, expected none for this call");
     if ((a.dq_sum != nullptr) != (a.dk_sum != nullptr)) fail(name, ": dq_sum and dk_sum: one of them is null");
+    if (a.in.N == 0) return hand_through(a, stream);
     if (gated_heads_gradient_takes(a)) return gated_heads_gradient(a, stream);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient(a, stream);
     const Plan plan(a.in);
@@ -112,7 +123,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
         b.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
         b.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
         b.dg = a.dg, b.dbeta = a.dbeta;
-        b.dstate_in = i + 1 < plan.parts ? between : a.dstate;
+        b.dstate_in = i + 1 < plan.parts ? between : a.dstate_in;
         b.dstate_out = i > 0 ? between : a.dstate;
         b.after = after, b.dY = dY;
         gated::launch_scores(b.part, stream);

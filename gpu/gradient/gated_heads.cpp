@@ -77,7 +77,7 @@ struct Plan {
             return elsewhere ? Square{} : Square{take(call.all_heads * call.N * width * 2), true};
         };
         not_finite = take(4);
-        given = take(state * 4);
+        given = take(a.dstate_in_place() ? state * 4 : 0);
         walks = bytes;
         boundaries = take(in_dv ? 0 : std::max<int64_t>(parts - 1, 0) * all_splits * blocks * raw_words * 4);
         between = take(raw * 4);
@@ -274,12 +274,7 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     unsigned char* const at = static_cast<unsigned char*>(in.workspace.data);
     const auto floats = [&](std::size_t where) { return reinterpret_cast<float*>(at + where); };
     check(cudaMemsetAsync(at + plan.not_finite, 0, 4, stream), "clearing a flag");
-    float* given = a.dstate ? floats(plan.given) : nullptr;
-    if (given) {
-        check(cudaMemcpyAsync(given, a.dstate, static_cast<std::size_t>(plan.state) * sizeof(float),
-                              cudaMemcpyDeviceToDevice, stream),
-              "copying dstate");
-    }
+    const float* const given = gradient::kept_dstate(a, floats(plan.given), stream);
     const Maps maps = maps_of(a, plan, at);
     Part all{};
     all.call = plan.call;

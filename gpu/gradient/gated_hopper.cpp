@@ -103,12 +103,7 @@ void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     gated::check_workspace(in.workspace, plan.bytes, name);
     const Pass pass{plan, static_cast<unsigned char*>(in.workspace.data)};
     check(cudaMemsetAsync(pass.at + plan.not_finite, 0, 4, stream), "clearing a flag");
-    float* given = a.dstate ? pass.floats(plan.given) : nullptr;
-    if (given) {
-        check(cudaMemcpyAsync(given, a.dstate, static_cast<std::size_t>(plan.state) * sizeof(float),
-                              cudaMemcpyDeviceToDevice, stream),
-              "copying dstate");
-    }
+    const float* const given = gradient::kept_dstate(a, pass.floats(plan.given), stream);
     for (int64_t i = 0; i + 1 < plan.parts; ++i) {
         Part p = pass.part(i);
         p.call.group = 0;
@@ -141,7 +136,7 @@ void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream) {
         launch_sweep(forward, stream);
         b.part.states = forward.states;
         b.dO = walks.dO, b.dq = walks.dq, b.dk = walks.dk, b.dv = walks.dv, b.dg = a.dg, b.dbeta = a.dbeta;
-        b.dstate_in = i + 1 < plan.parts ? between : a.dstate;
+        b.dstate_in = i + 1 < plan.parts ? between : given;
         b.dstate_out = i > 0 ? between : a.dstate;
         b.after = pass.at + plan.after, b.dU = pass.at + plan.dU;
         gradient::launch_backward_chunks(b, stream);

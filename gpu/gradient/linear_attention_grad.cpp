@@ -1,6 +1,8 @@
 #include "gpu/gradient/linear_attention_grad.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "core/gradient/check.hpp"
 #include "gpu/base/error.hpp"
@@ -58,8 +60,8 @@ void add_shared(const Tensor& each, const Tensor& sums, Index shared, cudaStream
     sum_heads(each.data(), sums.data(), each.type(), s[0] / shared, shared, s[1] * s[2], stream);
 }
 
-// Queues a piece.
-void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, cudaStream_t stream) {
+// The arguments of a piece, but for a workspace.
+GatedGradArgs args_of(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece) {
     GatedGradArgs a = all;
     a.in = runs.args_of(all.in, piece);
     const auto from = [&](const void* x, Strides s) { return from_token(x, a.in.type, s, piece.first); };
@@ -70,27 +72,44 @@ void run(const GatedGradArgs& all, const gated::Runs& runs, const Piece& piece, 
     if (a.dg) a.dg += runs.gates_at(piece) * a.in.gates;
     if (a.dbeta) a.dbeta += runs.gates_at(piece);
     if (runs.gates == gated::PieceGates::in_place) a.gate_step = all.in.N;
-    a.dstate += piece.sequence * runs.heads * a.in.dk * a.in.dv;
-    const Buffer workspace(gated_gradient_workspace(a), stream);
-    a.in.workspace = {workspace.data(), workspace.bytes()};
-    gated_gradient(a, stream);
+    const Index first_state = piece.sequence * runs.heads * a.in.dk * a.in.dv;
+    if (a.dstate_in) a.dstate_in += first_state;
+    a.dstate += first_state;
+    return a;
 }
+
+// What a stream has to do, and the workspace that its pieces take turns with.
+struct Queue {
+    Index tokens = 0;
+    std::size_t bytes = 0;
+};
 
 // Queues all pieces, sequences that know nothing of each other, on a few streams: the longest first, each where the
 // fewest tokens are queued. A short one leaves most of the GPU to others.
 void run_all(const GatedGradArgs& all, const gated::Runs& runs, cudaStream_t stream) {
     std::vector<Piece> pieces = runs.pieces.list;
-    if (pieces.size() == 1) return run(all, runs, pieces[0], stream);
     std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& x, const Piece& y) { return x.n > y.n; });
     constexpr std::size_t most_streams = 4;
-    std::vector<Index> queued(std::min(pieces.size(), most_streams), 0);
-    if (queued.empty()) return;
-    Fork fork(stream, queued.size());
+    std::vector<Queue> queues(std::min(pieces.size(), most_streams));
+    std::vector<std::pair<GatedGradArgs, std::size_t>> calls;  // and whose queue each is in
     for (const Piece& piece : pieces) {
-        const auto least = std::min_element(queued.begin(), queued.end());
-        *least += piece.n;
-        run(all, runs, piece, fork[static_cast<std::size_t>(least - queued.begin())]);
+        const auto least = std::min_element(queues.begin(), queues.end(),
+                                            [](const Queue& x, const Queue& y) { return x.tokens < y.tokens; });
+        calls.emplace_back(args_of(all, runs, piece), least - queues.begin());
+        least->tokens += piece.n;
+        least->bytes = std::max(least->bytes, gated_gradient_workspace(calls.back().first));
     }
+    const auto run = [&](auto&& stream_of) {
+        std::vector<Buffer> workspaces;
+        for (std::size_t i = 0; i < queues.size(); ++i) workspaces.emplace_back(queues[i].bytes, stream_of(i));
+        for (auto& [a, queue] : calls) {
+            a.in.workspace = {workspaces[queue].data(), workspaces[queue].bytes()};
+            gated_gradient(a, stream_of(queue));
+        }
+    };
+    if (queues.size() < 2) return run([&](std::size_t) { return stream; });
+    Fork fork(stream, queues.size());
+    run([&](std::size_t i) { return fork[i]; });
     fork.join();
 }
 
@@ -138,7 +157,12 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
                        {},
                        {},
                        {}};
-    out.dstate = gated::last_gradient(n, dstate, o.stream);
+    // Sequences without tokens are no pieces: what arrives at their states leaves them.
+    const bool has_empty =
+        n.N == 0 || std::adjacent_find(o.cu_seqlens.begin(), o.cu_seqlens.end()) != o.cu_seqlens.end();
+    out.dstate = has_empty ? gated::last_gradient(n, dstate, o.stream) : Tensor(DType::f32, n.state_shape, o.stream);
+    std::optional<Tensor> last;
+    if (dstate) last = dstate->to(DType::f32, o.stream).reshape(n.state_shape);
     const std::optional<Tensor> state = gated::states_before(n, o.state, o.stream);
     // Every head of v gives keys and queries that it shares a gradient of its own; they are added up.
     const Index every_head = n.batch * n.heads * n.group;
@@ -158,7 +182,8 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         };
         GatedGradArgs a;
         a.in = part.args;
-        const Tensor own_state = state ? of_part(*state) : Tensor(), own_dstate = of_part(out.dstate);
+        const Tensor own_state = state ? of_part(*state) : Tensor(), own_dstate = of_part(out.dstate),
+                     own_last = last ? of_part(*last) : Tensor();
         a.in.state = state ? own_state.as<float>() : nullptr;
         a.dO = first(dO, n.dv), a.dv = first(out.dv, n.dv);
         a.dq = first(dq, n.dk), a.dk = first(dk, n.dk);
@@ -168,7 +193,7 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         };
         if (n.shared_queries > 1) a.dq_stride = of_every(a.in.H * a.in.group);
         if (n.shared_keys > 1) a.dk_stride = of_every(a.in.H);
-        a.dstate = own_dstate.as<float>();
+        a.dstate_in = last ? own_last.as<float>() : nullptr, a.dstate = own_dstate.as<float>();
         const Tensor own_dg = a.in.g ? of_part(dg) : Tensor(), own_dbeta = a.in.beta ? of_part(dbeta) : Tensor();
         if (a.in.g) a.dg = own_dg.as<float>();
         if (a.in.beta) a.dbeta = own_dbeta.as<float>();

@@ -5,9 +5,9 @@
 
 namespace causeway::gpu {
 
-// From dO [B, H · group, N, dv] (type and strides of o in `in`) and dstate to the gradients of all inputs. in.o is not
-// read; in.state is the state before the first token and is not changed (null: zeros). dq, dk, dv have the types of q,
-// k, v, and dv its strides; they overlap neither each other nor inputs.
+// From dO [B, H · group, N, dv] (type and strides of o in `in`) and dstate_in to the gradients of all inputs. in.o is
+// not read; in.state is the state before the first token and is not changed (null: zeros). dq, dk, dv have the types of
+// q, k, v, and dv its strides; they overlap neither each other nor inputs.
 struct GatedGradArgs {
     GatedArgs in;
     const void* dO = nullptr;
@@ -21,13 +21,16 @@ struct GatedGradArgs {
     std::int64_t gate_step = 0;  // from head to head of g, beta, dg and dbeta, in tokens; 0: N. See gated.hpp
     float* dg = nullptr;         // like g: with respect to the logarithms; null where g is
     float* dbeta = nullptr;      // like beta; null where beta is
-    float* dstate =
-        nullptr;  // like state: on entry with respect to the last state, on return to the first; null: zeros, dropped
-    float* after =
-        nullptr;  // like state: that after the last token, where the kernels have it (gated.hpp); null: dropped
+    // Like state: with respect to that after the last token (null: zeros), and to that before the first (null:
+    // dropped), which may be the same memory, and then costs a copy. Nothing else of them overlaps.
+    const float* dstate_in = nullptr;
+    float* dstate = nullptr;
+    // Like state: that after the last token, where the kernels have it (gated.hpp); null: dropped.
+    float* after = nullptr;
 
     bool alone = true;  // nothing else is known to run on the device meanwhile
 
+    bool dstate_in_place() const { return dstate && dstate == dstate_in; }
     Strides of_dq() const { return dq_stride.token > 0 ? dq_stride : in.q_stride; }
     Strides of_dk() const { return dk_stride.token > 0 ? dk_stride : in.k_stride; }
 };

@@ -3,9 +3,15 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+
 #include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
+
+// Allows launches of the kernel on the current device to have that much dynamic shared memory. CUDA is asked once for
+// each size that is larger than those before.
+void allow_shared(const void* kernel, std::size_t bytes, const char* name);
 
 // Launches a kernel with `shared` bytes of dynamic shared memory, in clusters of `cluster` blocks if that is above 1.
 // With `after` it may start before the kernel before it in the stream has ended; griddepcontrol_wait() then waits for
@@ -13,7 +19,7 @@ namespace causeway::gpu {
 template <class... P, class... A>
 void launch(void (*kernel)(P...), const char* name, dim3 grid, unsigned threads, std::size_t shared, int cluster,
             bool after, cudaStream_t stream, const A&... args) {
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), name);
+    allow_shared(reinterpret_cast<const void*>(kernel), shared, name);
     cudaLaunchConfig_t config{};
     config.gridDim = grid;
     config.blockDim = dim3(threads);

@@ -108,7 +108,7 @@ void GatedGradTokens::back(const Block& block, Span tokens, const float* S, floa
     };
     a.dg = gradient_of_gates(a.dg, in.gates, dg), a.dbeta = gradient_of_gates(a.dbeta, 1, dbeta);
     in.state = const_cast<float*>(S);  // the backward pass does not change it
-    a.dstate = dS, a.after = after;
+    a.dstate_in = a.dstate = dS, a.after = after;
     const Buffer workspace(gated_gradient_workspace(a), stream_);
     in.workspace = {workspace.data(), workspace.bytes()};
     gated_gradient(a, stream_);

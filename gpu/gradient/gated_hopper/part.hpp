@@ -2,6 +2,7 @@
 #pragma once
 
 #include "gpu/gated/channels/part.hpp"
+#include "gpu/gradient/problem.hpp"
 
 namespace causeway::gpu::gradient {
 
@@ -36,5 +37,9 @@ void launch_backward_chunks(const BackwardChunks& x, cudaStream_t stream);
 void launch_finish_chunks(const BackwardChunks& x, cudaStream_t stream);
 // Writes all gradients, where something was not finite.
 void launch_walks(const Walks& x, cudaStream_t stream);
+
+// What arrives at the last state, where it stays until the walks have read it: in `room`, of a state of all heads, if
+// it is in the way. null: zeros.
+const float* kept_dstate(const GatedGradArgs& a, float* room, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gradient

@@ -185,4 +185,11 @@ void launch_walks(const Walks& x, cudaStream_t stream) {
            walk_threads, sizeof(WalkShared), 1, false, stream, x);
 }
 
+const float* kept_dstate(const GatedGradArgs& a, float* room, cudaStream_t stream) {
+    if (!a.dstate_in_place()) return a.dstate_in;
+    const auto bytes = static_cast<std::size_t>(a.in.B * a.in.H * a.in.dk * a.in.dv) * sizeof(float);
+    check(cudaMemcpyAsync(room, a.dstate_in, bytes, cudaMemcpyDeviceToDevice, stream), "copying dstate");
+    return room;
+}
+
 }  // namespace causeway::gpu::gradient

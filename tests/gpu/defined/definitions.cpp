@@ -207,7 +207,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t) {
     const Index queries = in.H * in.group;
     const Matrix dO = Strided(a.dO, in.type, in.o_stride, in.dv).taken(in.B, queries, in.N);
     std::optional<Matrix> dstate;
-    if (a.dstate) dstate = taken(a.dstate, {in.B, in.H, in.dk, in.dv});
+    if (a.dstate_in) dstate = taken(a.dstate_in, {in.B, in.H, in.dk, in.dv});
     const LinearGradient g = linear_attention_grad(c.q, c.k, c.v, dO, c.options, dstate);
     if (a.dq_sum) {
         Strided(a.dq_sum, in.type, a.sum_stride, in.dk).give(sum_over_heads(g.dq), in.B, 1, in.N);

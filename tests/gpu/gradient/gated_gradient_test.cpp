@@ -32,7 +32,7 @@ struct GradientCall {
         args.dO = dO.data(), args.dq = dq.data(), args.dk = dk.data(), args.dv = dv.data();
         if (x.options.log_decay) dg = gpu::Tensor(DType::f32, in.g.shape()), args.dg = dg.as<float>();
         if (x.options.beta) dbeta = gpu::Tensor(DType::f32, in.beta.shape()), args.dbeta = dbeta.as<float>();
-        if (last) dstate = gpu::Tensor(last->to(DType::f32).copy()), args.dstate = dstate.as<float>();
+        if (last) dstate = gpu::Tensor(last->to(DType::f32).copy()), args.dstate_in = args.dstate = dstate.as<float>();
         if (!gpu::gated_gradient_has_state(args)) return;
         const Shape &ks = x.k.shape(), &vs = x.v.shape();
         after = gpu::Tensor(DType::f32, {ks[0], ks[1], ks[3], vs[3]}), args.after = after.as<float>();
