@@ -12,10 +12,10 @@ them it says so and ends.
       --ours PROGRAM    build/gpu/bench_flash_qla
       --csv FILE        the table as CSV, too
 
-A peer's outputs are compared first, with the recurrence in Float64 on the first 256 tokens of the first sequence. Its
-time is the lesser of the median of graph replays and that of plain calls in a queue; ours is of plain calls, through the
-public functions: what a call gives by itself, and with deterministic = "prefix", where the better one counts and both
-are printed. FlashQLA's backward pass is given sums of gates and inverses of its forward pass; ours computes all from
+A peer's outputs are compared first, with the recurrence in Float64 on the first 256 tokens of the first sequence. The
+time of either is the lesser of the median of graph replays and that of plain calls in a queue. Ours are calls of the
+public functions: as a call is by itself, and with deterministic = "prefix", where the better one counts and all are
+printed. FlashQLA's backward pass is given sums of gates and inverses of its forward pass; ours computes all from
 the inputs. Its tensors have tokens before heads, ours heads before tokens. Kernels of peers are compiled in several
 processes before anything is timed: minutes.
 """
@@ -53,6 +53,7 @@ if not torch.cuda.is_available():
     raise SystemExit("flash_qla.py: PyTorch finds no GPU")
 
 D, SCALE = 128, 128 ** -0.5
+times_of_ours = ("ms", "prefix ms", "replay ms", "prefix replay ms")  # columns of bench_flash_qla
 
 
 class Row:
@@ -201,10 +202,10 @@ def main():
     print(f"PyTorch {torch.__version__}", *(f"{x} {sys.modules[x].__version__}" for x in ("flash_qla", "tilelang", "fla")
                                            if x in sys.modules), torch.cuda.get_device_name())
     table, ratios = [], []
-    print("| pass | model | lengths | ours | prefix |", *(f"{p} | plain | error |" for p in peers), "ratio |")
-    print("|" + "---|" * (6 + 3 * len(peers)))
+    print("| pass | model | lengths | ours | prefix | graph | prefix graph |", *(f"{p} | plain | error |" for p in peers), "ratio |")
+    print("|" + "---|" * (8 + 3 * len(peers)))
     for row in rows:
-        ours = [float(row.line[name]) for name in ("ms", "prefix ms") if row.line[name] != "-"]
+        ours = [float(row.line[name]) for name in times_of_ours if row.line[name] != "-"]
         cells, best = [], math.inf
         for peer in peers:
             try:
@@ -219,7 +220,7 @@ def main():
         ratio = best / min(ours)
         ratios += [(row.given, ratio)] if math.isfinite(ratio) else []
         text = f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
-        line = [row.given, row.model, row.lengths, row.line["ms"], row.line["prefix ms"], *cells]
+        line = [row.given, row.model, row.lengths, *(row.line[name] for name in times_of_ours), *cells]
         table.append([*line, f"{ratio:.3f}"])
         print("|", " | ".join([*line, text]), "|", flush=True)
     for given in ("forward", "backward"):
@@ -230,7 +231,7 @@ def main():
                   f"geometric mean {mean:.2f}")
     if options.csv:
         with open(options.csv, "w", newline="") as file:
-            columns = ["pass", "model", "lengths", "ours", "ours prefix"]
+            columns = ["pass", "model", "lengths", "ours", "ours prefix", "ours graph", "ours prefix graph"]
             for peer in peers:
                 columns += [f"{peer} graph", f"{peer} plain", f"{peer} error"]
             csv.writer(file).writerows([[*columns, "ratio"], *table])

@@ -4,8 +4,11 @@
 // with the same call on FMA units in Float32 (outputs and states: token by token), of which the tests hold small sizes
 // to the definition in Float64. experiments/peers/flash_qla.py runs the peers on the same rows, in the same job.
 //
+// Times are those of calls in a queue, launches and allocations included, and of replays of a CUDA graph of the call.
+//
 //   bench_flash_qla                      all rows
 //   bench_flash_qla forward | backward   these; a second argument picks the rows whose name contains it
+#include "gpu/base/graph.hpp"
 #include "gpu/bench/compare.hpp"
 #include "gpu/bench/delta_inputs.cuh"
 #include "gpu/calls/linear_attention.hpp"
@@ -67,6 +70,7 @@ Tensor normal(const Shape& shape, std::uint64_t seed, DType type = DType::bf16, 
 struct Problem {
     Tensor q, k, v, dO, dstate;
     LinearOptions options;
+    Stream stream;  // of what is timed: the default stream cannot be captured
 
     Problem(const Heads& heads, const Lengths& lengths) {
         Index N = 0;
@@ -113,34 +117,48 @@ double error_of(const Tensor& x, const Tensor& exact) {
     return most;
 }
 
-// Milliseconds of a call in a queue of several, launches and allocations included: the median of such queues.
-double each_of(const std::function<void()>& call) {
+// Milliseconds of a call in a queue of several: the median of such queues.
+double each_of(cudaStream_t stream, const std::function<void()>& call) {
     constexpr int calls = 10, queues = 7;
     Event start, stop;
     std::vector<double> ms;
     for (int i = 0; i <= queues; ++i) {
-        start.record(nullptr);
+        start.record(stream);
         for (int j = 0; j < calls; ++j) call();
-        stop.record(nullptr);
+        stop.record(stream);
         if (i > 0) ms.push_back(stop.since(start) / calls);  // the first warms up
     }
     std::nth_element(ms.begin(), ms.begin() + queues / 2, ms.end());
     return ms[queues / 2];
 }
 
+// Plain calls, and replays of a graph of one.
+struct Times {
+    double plain = 0, replay = 0;
+
+    Times() = default;
+    Times(cudaStream_t stream, const std::function<void()>& call) {
+        check(cudaDeviceSynchronize(), "making the inputs");
+        plain = each_of(stream, call);
+        const Graph graph(stream, call);
+        replay = each_of(stream, [&] { graph.launch(stream); });
+    }
+};
+
 Tensor wide(const Tensor& x) { return x.to(DType::f32); }
 
 constexpr double bound = 8e-3, gradient_bound = 2e-2;
 
-bool print(const char* pass, const Heads& heads, const Lengths& lengths, double ms, double prefix, double error,
-           double most) {
+bool print(const char* pass, const Heads& heads, const Lengths& lengths, const Times& usual, const Times& prefix,
+           double error, double most) {
     const bool right = error <= most;  // not where it is NaN
     const auto text = [](double x) { return x > 0 ? std::to_string(x) : std::string("-"); };
     std::string tokens;
     for (const Index n : lengths.each) tokens += (tokens.empty() ? "" : " ") + std::to_string(n);
-    std::printf("%s,%s,%s,%lld,%lld,%s,%s,%s,%.2e%s\n", pass, heads.name, lengths.name,
+    std::printf("%s,%s,%s,%lld,%lld,%s,%s,%s,%s,%s,%.2e%s\n", pass, heads.name, lengths.name,
                 static_cast<long long>(heads.keys), static_cast<long long>(heads.values), tokens.c_str(),
-                text(ms).c_str(), text(prefix).c_str(), error, right ? "" : ",WRONG");
+                text(usual.plain).c_str(), text(prefix.plain).c_str(), text(usual.replay).c_str(),
+                text(prefix.replay).c_str(), error, right ? "" : ",WRONG");
     return right;
 }
 
@@ -153,13 +171,17 @@ bool forward(const Heads& heads, const Lengths& lengths) {
         const LinearResult x = linear_attention(p.q, p.k, p.v, o);
         error = std::max({error, error_of(x.O, exact.O), error_of(x.state, exact.state)});
     }
-    const auto time = [&](const LinearOptions& o) { return each_of([&] { linear_attention(p.q, p.k, p.v, o); }); };
+    const auto time = [&](LinearOptions o) {
+        o.stream = p.stream;
+        return Times(o.stream, [&] { linear_attention(p.q, p.k, p.v, o); });
+    };
     return print("forward", heads, lengths, time(usual), time(prefix), error, bound);
 }
 
 bool backward(const Heads& heads, const Lengths& lengths) {
     const Problem p(heads, lengths);
-    const auto run = [&] { return linear_attention_grad(p.q, p.k, p.v, p.dO, p.options, p.dstate); };
+    LinearOptions o = p.options;
+    const auto run = [&] { return linear_attention_grad(p.q, p.k, p.v, p.dO, o, p.dstate); };
     double error = 0;
     {
         const LinearGradient x = run(), exact = linear_attention_grad(wide(p.q), wide(p.k), wide(p.v), wide(p.dO),
@@ -168,7 +190,8 @@ bool backward(const Heads& heads, const Lengths& lengths) {
                           error_of(*x.dlog_decay, *exact.dlog_decay), error_of(*x.dbeta, *exact.dbeta),
                           error_of(x.dstate, exact.dstate)});
     }
-    return print("backward", heads, lengths, each_of(run), 0, error, gradient_bound);
+    o.stream = p.stream;
+    return print("backward", heads, lengths, Times(p.stream, run), {}, error, gradient_bound);
 }
 
 template <class Run>
@@ -191,7 +214,7 @@ int main(int argc, char** argv) try {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     if (!bench::on_gpu()) return 2;
     const std::string what = argc > 1 ? argv[1] : "", only = argc > 2 ? argv[2] : "";
-    std::printf("pass,model,lengths,heads of k,heads of v,tokens,ms,prefix ms,error\n");
+    std::printf("pass,model,lengths,heads of k,heads of v,tokens,ms,prefix ms,replay ms,prefix replay ms,error\n");
     bool ok = true;
     if (what != "backward") ok = run_all(only, forward_heads, forward_lengths, forward);
     if (what != "forward") ok = run_all(only, backward_heads, backward_lengths, backward) && ok;
