@@ -33,10 +33,6 @@ W work_of(const Call& call, const Plan& p) {
         work.last = work.states + (p.states() + call.end_parts * a.B * a.H) * padded(a.r) * padded(a.d);
     }
     work.r = a.r, work.d = a.d;
-    // Problems that share tensors read them at about the same time.
-    work.read_once = call.count > 1 ? ptx::evict_normal : ptx::evict_first;
-    work.write = ptx::evict_first;
-    work.read_twice = ptx::evict_normal;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     std::copy(p.head.begin(), p.head.end(), work.head);
     if constexpr (std::is_same_v<W, Bf16x3Work>) {

@@ -15,8 +15,8 @@ __device__ __forceinline__ void load_for_cluster(const OutputBlock<R, C, bidirec
     for (int i = 0; i < R / 64; ++i) {
         const uint32_t box = to + i * tile_bytes + block.rank * (tile_bytes / C);
         const int token = p.token(c) + block.rank * (chunk / C);
-        if constexpr (C == 1) ptx::tma_load(box, tensor, bar, 64 * i, token, p.h, p.b, block.work.read_once);
-        else ptx::tma_load_multicast((1 << C) - 1, box, tensor, bar, 64 * i, token, p.h, p.b, block.work.read_once);
+        if constexpr (C == 1) ptx::tma_load(box, tensor, bar, 64 * i, token, p.h, p.b, input_policy);
+        else ptx::tma_load_multicast((1 << C) - 1, box, tensor, bar, 64 * i, token, p.h, p.b, input_policy);
     }
 }
 
@@ -32,7 +32,7 @@ __device__ __forceinline__ void load_chunk(const OutputBlock<R, C, bidirectional
     block.stages.producer_expect(position, with_q ? sizeof(Stage) : sizeof(Stage) - sizeof(Stage::q));
     if (with_q) load_for_cluster(block, map.q, at + offsetof(Stage, q), bar, p, c);
     load_for_cluster(block, map.k, at + offsetof(Stage, k), bar, p, c);
-    ptx::tma_load(at + offsetof(Stage, v), map.v, bar, block.rank * 64, p.token(c), p.h, p.b, block.work.read_once);
+    ptx::tma_load(at + offsetof(Stage, v), map.v, bar, block.rank * 64, p.token(c), p.h, p.b, input_policy);
     position.advance();
 }
 

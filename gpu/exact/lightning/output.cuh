@@ -96,7 +96,7 @@ struct OutputRole {
         ptx::fence_proxy_async();
         ptx::named_barrier_sync(barriers::lightning_outputs, barriers::warpgroup);
         if (leader()) {
-            ptx::tma_store(block.maps.of[p.problem].o, out, block.rank * 64, p.token(c), p.h, p.b, block.work.write);
+            ptx::tma_store(block.maps.of[p.problem].o, out, block.rank * 64, p.token(c), p.h, p.b, output_policy);
             ptx::tma_store_commit();
         }
         buffer ^= 1;

@@ -25,7 +25,7 @@ struct Bf16x3Load {
 #pragma unroll
         for (int i = 0; i < R / 32; ++i) {
             ptx::tma_load(pipe.at(position) + i * tile_bytes, map, pipe.full(position), 32 * i, p.token(c), p.h, p.b,
-                          block.work.read_once);
+                          input_policy);
         }
         position.advance();
     }
@@ -39,7 +39,7 @@ struct Bf16x3Load {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 ptx::tma_load(pipe.at(v) + i * tile_bytes, map, pipe.full(v), 64 * group + 32 * i, p.token(c), p.h, p.b,
-                              block.work.read_once);
+                              input_policy);
             }
         }
         v.advance();

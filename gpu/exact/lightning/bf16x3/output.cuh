@@ -138,7 +138,7 @@ struct Bf16x3Role {
         if (!leader()) return;
         for (int i = 0; i < 2; ++i) {
             ptx::tma_store(block.maps.of[p.problem].o, v.at(v_at) + i * tile_bytes, group * 64 + 32 * i, p.token(c),
-                           p.h, p.b, block.work.write);
+                           p.h, p.b, output_policy);
         }
         ptx::tma_store_commit();
     }
