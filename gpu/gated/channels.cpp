@@ -38,6 +38,7 @@ struct Tiles {
         channels::Part p{};
         p.call = call;
         p.DK = channels::padded_rows(call.dk), p.DV = channels::padded_columns(call.dv);
+        p.state_in_step = p.state_out_step = int64_t{call.dk} * call.dv;
         const auto tiles = [&](std::size_t where) { return reinterpret_cast<unsigned char*>(at + where); };
         p.keys = tiles(keys_at), p.queries = tiles(queries_at);
         if (copies_values) p.values = tiles(values_at);

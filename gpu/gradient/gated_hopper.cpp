@@ -16,37 +16,47 @@ using namespace channels;
 
 constexpr const char* name = "gated_gradient";
 
+// Chunks between two launches, of a head and of all. Fewer take less memory and more time: 60 MB in the place of 129
+// and 171 take 18 % more, with the delta rule 32 % (docs/kernels/gated.md).
+constexpr int64_t min_chunks = 4, enough_chunks = 1024;
+
 // Tokens of a head between two launches, and what lies where in the workspace.
 struct Plan {
     gated::Call call;
     int DK, DV;
-    int64_t each, parts, state;
+    int64_t each = 0, parts = 0, state;
+    bool in_dv;  // the states before parts lie there
     std::size_t bytes = 0;
     std::size_t not_finite, given, walks;  // `walks`: where what follows lies, which the walk token by token takes anew
     std::size_t boundaries, keys, queries, values, inverse, states, after, dU, last;
     int64_t segment, segments;  // of that walk
     bool copies_values;
 
-    explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), DK(padded_rows(call.dk)), DV(padded_columns(call.dv)) {
-        constexpr int64_t all = 65536, min_tokens = 256;
-        each = std::max(min_tokens, all / std::max<int64_t>(call.all_heads, 1) / C * C);
-        parts = (call.N + each - 1) / each;
+    explicit Plan(const GatedGradArgs& a)
+        : call(gated::call_of(a.in)), DK(padded_rows(call.dk)), DV(padded_columns(call.dv)) {
+        copies_values = call.beta || !call.v.whole;
         state = call.all_heads * call.dk * call.dv;
-        const int64_t chunks = call.all_heads * ((std::min(each, call.N) + C - 1) / C),
-                      narrow = chunks * (DV / sweep_columns);
+        const int64_t all_chunks = (call.N + C - 1) / C;
+        if (all_chunks > 0) {
+            const int64_t most = std::max(min_chunks, enough_chunks / std::max<int64_t>(call.all_heads, 1));
+            parts = (all_chunks + most - 1) / most;
+            each = (all_chunks + parts - 1) / parts * C;
+            parts = (call.N + each - 1) / each;
+        }
+        in_dv = lies_whole(a) && each >= 2 * call.dk;
+        const int64_t chunks = call.all_heads * each / C, narrow = chunks * (DV / sweep_columns);
         const auto take = [&](int64_t n) {
             const std::size_t at = bytes;
             bytes += static_cast<std::size_t>((n + 255) / 256 * 256);
             return at;
         };
         not_finite = take(4);
-        given = take(state * 4);
+        given = take(a.dstate_in_place() ? state * 4 : 0);
         walks = bytes;
-        boundaries = take(parts * state * 4);
+        boundaries = take(in_dv ? 0 : parts * state * 4);
         last = take(state * 4);
         keys = take(chunks * KeyTiles(DK, call.beta != nullptr).bytes);
         queries = take(chunks * call.group * QueryTiles(DK).bytes);
-        copies_values = call.beta || !call.v.whole;
         values = take(copies_values ? narrow * value_bytes : 0);
         inverse = take(call.beta ? chunks * inverse_bytes : 0);
         states = take(narrow * tile_bytes(DK, sweep_columns));
@@ -56,19 +66,42 @@ struct Plan {
         segments = segment > 0 ? (call.N + segment - 1) / segment : 0;
         bytes = std::max(bytes, walks + static_cast<std::size_t>(walk_bytes()));
     }
+    // Whether the rows of dv of each head, and of all heads, lie one behind the other: a state of Float32 then has room
+    // in 2 dk of them. They are written last of all that a part writes.
+    bool lies_whole(const GatedGradArgs& a) const {
+        const Strides s = a.in.v_stride;
+        return s.token == call.dv && s.head >= call.N * s.token && s.head * 2 % 4 == 0 &&
+               reinterpret_cast<std::uintptr_t>(a.dv) % 4 == 0 &&
+               (s.batch == call.heads * s.head || call.all_heads == call.heads);
+    }
     // Of one batch-head.
     int64_t walk_bytes() const { return (segments + segment) * call.dk * call.dv * 4; }
     bool empty() const { return call.N == 0 || call.all_heads == 0; }
 };
 
+// States of all batch-heads, `step` floats apart.
+struct States {
+    float* data;
+    int64_t step;
+};
+
 // The plan's places in a workspace.
 struct Pass {
+    const GatedGradArgs& a;
     const Plan& plan;
     unsigned char* at;
 
     float* floats(std::size_t where) const { return reinterpret_cast<float*>(at + where); }
-    // The state before part i.
-    float* boundary(int64_t i) const { return floats(plan.boundaries) + i * plan.state; }
+    // The states before part i. Those before the last part are read before the gradient of states between parts is
+    // written to their place.
+    States boundary(int64_t i) const {
+        const int64_t step = int64_t{plan.call.dk} * plan.call.dv;
+        if (i == 0) return {plan.call.state, step};
+        if (!plan.in_dv) return {floats(plan.boundaries) + i * plan.state, step};
+        if (i + 1 == plan.parts) return {floats(plan.last), step};
+        auto* const rows = static_cast<unsigned char*>(a.dv) + i * plan.each * a.in.v_stride.token * 2;
+        return {reinterpret_cast<float*>(rows), a.in.v_stride.head / 2};
+    }
     Part part(int64_t i) const {
         Part p{};
         p.call = plan.call;
@@ -77,7 +110,8 @@ struct Pass {
         p.DK = plan.DK, p.DV = plan.DV;
         p.keys = at + plan.keys, p.queries = at + plan.queries;
         if (plan.copies_values) p.values = at + plan.values;
-        p.state_in = i == 0 ? plan.call.state : boundary(i);
+        const States before = boundary(i);
+        p.state_in = before.data, p.state_in_step = before.step;
         p.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
         return p;
     }
@@ -92,22 +126,23 @@ bool gated_hopper_gradient_takes(const GatedGradArgs& a) {
 }
 
 std::size_t gated_hopper_gradient_workspace(const GatedGradArgs& a) {
-    const Plan plan(a.in);
+    const Plan plan(a);
     return plan.empty() ? 0 : plan.bytes;
 }
 
 void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     const GatedArgs& in = a.in;
-    const Plan plan(in);
+    const Plan plan(a);
     if (plan.empty()) return;
     gated::check_workspace(in.workspace, plan.bytes, name);
-    const Pass pass{plan, static_cast<unsigned char*>(in.workspace.data)};
+    const Pass pass{a, plan, static_cast<unsigned char*>(in.workspace.data)};
     check(cudaMemsetAsync(pass.at + plan.not_finite, 0, 4, stream), "clearing a flag");
     const float* const given = gradient::kept_dstate(a, pass.floats(plan.given), stream);
     for (int64_t i = 0; i + 1 < plan.parts; ++i) {
         Part p = pass.part(i);
         p.call.group = 0;
-        p.state_out = pass.boundary(i + 1);
+        const States next = pass.boundary(i + 1);
+        p.state_out = next.data, p.state_out_step = next.step;
         launch_prepare(p, stream);
         launch_sweep(p, stream);
     }

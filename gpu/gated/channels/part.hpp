@@ -65,8 +65,9 @@ struct Part {
     std::int64_t first, tokens;
     int chunks, DK, DV;
     unsigned char *keys, *queries, *values;  // values: null where V is read as it is
-    const float* state_in;                   // [all heads, dk, dv]; null: zeros
-    float* state_out;                        // null: dropped
+    const float* state_in;                   // [all heads, dk, dv], a head state_in_step behind the other; null: zeros
+    float* state_out;                        // likewise; null: dropped
+    std::int64_t state_in_step, state_out_step;
     // What the gradient asks for; null in the forward pass.
     unsigned char* states;   // the state before each chunk; U then takes the place of U0
     unsigned char* inverse;  // (I + diag(β) M)⁻¹

@@ -137,8 +137,10 @@ struct SweepBlock {
         }
     }
     __device__ __forceinline__ bool inside(int r, int c) const { return r < call.dk && first_column + c < call.dv; }
-    __device__ __forceinline__ int64_t index(int r, int c) const {
-        return (bh * call.dk + r) * call.dv + first_column + c;
+    // This block's columns of the state of its batch-head; null where there are none.
+    template <class T>
+    __device__ __forceinline__ T* columns_of(T* states, int64_t step) const {
+        return states ? states + bh * step + first_column : nullptr;
     }
     // Where this lane's row for ldmatrix_x4 and stmatrix_x4 begins in a tile of 32 columns: of the 16 rows of `row` and
     // the columns 16 half ... 16 half + 15, as an accumulator of 16×16 has them.
@@ -154,16 +156,17 @@ struct SweepBlock {
         }
     }
 
+    // from, to: what columns_of gives.
     __device__ __forceinline__ void load_state(State& S, const float* from) const {
         if (!has_rows || !from) return;
         each_element([&](int r, int c, int i, int e) {
-            if (inside(r, c)) S[i][e] = from[index(r, c)];
+            if (inside(r, c)) S[i][e] = from[r * call.dv + c];
         });
     }
     __device__ __forceinline__ void store_state(const State& S, float* to) const {
         if (!has_rows || !to) return;
         each_element([&](int r, int c, int i, int e) {
-            if (inside(r, c)) to[index(r, c)] = S[i][e];
+            if (inside(r, c)) to[r * call.dv + c] = S[i][e];
         });
     }
     // Whether the states of all consumer threads are.

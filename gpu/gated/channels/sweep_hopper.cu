@@ -41,7 +41,8 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
     using Shared = SweepShared<DK, has_delta>;
     using Keys = typename Shared::Keys;
     using Block::s, Block::p, Block::call, Block::keys, Block::queries, Block::has_rows, Block::warp, Block::lane,
-        Block::token, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles, Block::inside, Block::index;
+        Block::token, Block::first_column, Block::bh, Block::b, Block::h, Block::key_tiles, Block::inside,
+        Block::columns_of;
     using Block::stages;
     using typename Block::State;
     using States = Pipeline<state_stages, sizeof(typename Shared::State), offsetof(Shared, states),
@@ -207,10 +208,11 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
         const int rg = threadIdx.x % 8, own = threadIdx.x / 8, c = first_column + own;
         const bool there = c < call.dv;
         float S[each];
+        const float* const before = columns_of(p.state_in, p.state_in_step);
 #pragma unroll
         for (int m = 0; m < each; ++m) {
             const int r = rg + 8 * m;
-            S[m] = p.state_in && inside(r, own) ? p.state_in[index(r, own)] : 0.0f;
+            S[m] = before && inside(r, own) ? before[r * call.dv + own] : 0.0f;
         }
         const auto sum8 = [](float x) {
             x += __shfl_xor_sync(all_lanes, x, 1);
@@ -245,16 +247,17 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
                     reinterpret_cast<E*>(head_of(call.o, b, h * call.group + query) + t * call.o.token)[c] = E(out);
             }
         }
-        if (!p.state_out) return;
+        float* const after = columns_of(p.state_out, p.state_out_step);
+        if (!after) return;
 #pragma unroll
         for (int m = 0; m < each; ++m)
-            if (inside(rg + 8 * m, own)) p.state_out[index(rg + 8 * m, own)] = S[m];
+            if (inside(rg + 8 * m, own)) after[(rg + 8 * m) * call.dv + own] = S[m];
     }
 
     // The warps that carry the state. Returns false where it is not finite.
     __device__ __forceinline__ bool carry_state() const {
         State S = {};
-        this->load_state(S, p.state_in);
+        this->load_state(S, columns_of(p.state_in, p.state_in_step));
         for (int chunk = 0; chunk < p.chunks; ++chunk) {
             const uint32_t at = static_cast<uint32_t>(chunk), tiles = keys.at(at), before = states.at(at);
             const uint32_t values = tiles + static_cast<uint32_t>(offsetof(Keys, U));
@@ -317,7 +320,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
         const bool finite = this->is_state_finite(S);
         if (!finite && !p.not_finite) return false;
         if (!finite && threadIdx.x == 0) *p.not_finite = 1;
-        this->store_state(S, p.state_out);
+        this->store_state(S, columns_of(p.state_out, p.state_out_step));
         return true;
     }
 };

@@ -130,7 +130,8 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
     // dU = Kw E + Σ Aᵀ dO;  E ← last ⊙ E + Σ Qeᵀ dO - Wᵀ dU. Tiles of queries hold scale already.
     __device__ __forceinline__ void compute() const {
         State E = {};
-        this->load_state(E, x.dstate_in);
+        const int64_t state = int64_t{call.dk} * call.dv;
+        this->load_state(E, this->columns_of(x.dstate_in, state));
         const uint32_t dU = ptx::shared_address(s.dU);
         uint32_t at = 0, item = 0;
         for (int chunk = p.chunks - 1; chunk >= 0; --chunk, ++at) {
@@ -164,7 +165,7 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
         }
         wait_recorded();
         if (!this->is_state_finite(E) && threadIdx.x == 0) *p.not_finite = 1;
-        this->store_state(E, x.dstate_out);
+        this->store_state(E, this->columns_of(x.dstate_out, state));
     }
 };
 
