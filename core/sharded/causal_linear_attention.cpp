@@ -95,10 +95,10 @@ CausalOptions as_one_sequence(const CausalOptions& o, const std::string& method)
 // The way of the states.
 template <class T>
 sharded::Route route(Communicator& comm, const Team& team, const CausalSizes<T>& sizes,
-                     const std::vector<gated::Sequence>& whole, const Starts& starts) {
+                     const std::vector<gated::Sequence>& whole, const Starts& starts, int most_together) {
     sharded::Route z = sharded::route_of(whole, sizes.heads, starts, comm.rank());
     z.elements = sizes.elements(), z.rows = sizes.r, z.carry = 1;
-    z.together = team.mpi ? threads() : 1;
+    z.together = team.mpi ? threads() : 1, z.most_together = most_together;
     return z;
 }
 
@@ -204,7 +204,7 @@ ShardedCausalResult forward_on_ranks(const Tensor& B, const Tensor& C, const Ten
     const Index count = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const bool same_bits = o.deterministic == "prefix";
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty();
-    const std::string exchange = sharded::agreed_exchange(
+    const auto [exchange, most_together] = sharded::agreed_exchange(
         team, sharding, same_bits, count * n.heads, call_of(false), o.cu_seqlens,
         [&](Communicator& comm, const std::string& chosen) {
             agree_on_all(comm, team, B, C, V, nullptr, o, method.name, chosen, may_forget, sharding.sizes);
@@ -240,7 +240,7 @@ ShardedCausalResult forward_on_ranks(const Tensor& B, const Tensor& C, const Ten
             if (team.mpi) starts = mine;
             if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, sizes, all, o);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, mine.back());
-            const sharded::Route z = route(comm, team, sizes, whole, mine);
+            const sharded::Route z = route(comm, team, sizes, whole, mine, most_together);
             CausalPart<T> part(chosen, p, sizes, pieces_of(team, whole, mine, comm.rank()), all, may_forget);
             if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
@@ -276,7 +276,7 @@ ShardedCausalGradient gradient_on_ranks(const Tensor& B, const Tensor& C, const 
     const Index sequences = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty() && !o.normalize;
     gradient::check_causal_grad(B, C, V, dO, here);
-    const std::string exchange = sharded::agreed_exchange(
+    const auto [exchange, most_together] = sharded::agreed_exchange(
         team, sharding, same_bits, sequences * n.heads, call_of(true), o.cu_seqlens,
         [&](Communicator& comm, const std::string& chosen) {
             agree_on_all(comm, team, B, C, V, &dO, o, o.method, chosen, may_forget, sharding.sizes);
@@ -311,7 +311,7 @@ ShardedCausalGradient gradient_on_ranks(const Tensor& B, const Tensor& C, const 
                 return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, sizes, before, gradients,
                                             o);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
-            const sharded::Route z = route(comm, team, sizes, whole, mine);
+            const sharded::Route z = route(comm, team, sizes, whole, mine, most_together);
             CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients, may_forget);
             const sharded::Exchange chosen = sharded::exchanges()[exchange].exchange;
             if (sharded::backward(comm, z, part, chosen) == sharded::Exchange::ring) went_round = true;

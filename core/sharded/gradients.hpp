@@ -73,7 +73,19 @@ public:
 
 namespace detail {
 
-// The states before every part by the ring, then dS the other way.
+// How many blocks of stops the way forth is ahead of the way back, in backward_ring. A rank's way back waits for that
+// of the next rank, which comes after this one's way forth through as many stops as the next rank is ahead, and through
+// those that it computes at once. So each rank is ahead of the next one by twice as many stops as any rank computes at
+// once, and nobody waits for what waits for it; and by as many again, for what comes late. Messages of a GPU go in the
+// order in which they are queued: there all of the way forth comes first.
+inline Index blocks_ahead(Communicator& comm, const Route& z) {
+    const Index all = (z.count() + z.together - 1) / z.together, later = comm.size() - 1 - comm.rank(),
+                stops = 3 * later * z.most_together;
+    return &comm.host() != &comm ? all : std::min(all, (stops + z.together - 1) / z.together);
+}
+
+// The states before every part by the ring, and dS the other way, a few states behind: what the way forth leaves for
+// the way back is then still in a cache, and is kept of these few alone.
 template <class T>
 void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
     const Index size = z.elements;
@@ -84,7 +96,7 @@ void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
         came.push_back(z[k].before ? comm.receive(entry(states.data(), k, size), size, comm.rank() - 1) : Transfer{});
     comm.start();
     begin_states(comm, z, part, 0, z.count(), states.data());
-    each_block(z, [&](Index from, Index to) {
+    const auto go_forth = [&](Index from, Index to) {
         for (Index k = from; k < to; ++k) {
             if (!z[k].after) continue;  // a state that goes no further is waited for when it is needed
             came[static_cast<std::size_t>(k)].wait();
@@ -99,8 +111,8 @@ void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
             if (z[k].after)
                 sent[static_cast<std::size_t>(k)] = comm.send(entry(gradients.data(), k, size), size, comm.rank() + 1);
         comm.start();
-    });
-    each_block(z, [&](Index from, Index to) {
+    };
+    const auto go_back = [&](Index from, Index to) {
         std::vector<Transfer> arrive;
         for (Index k = from; k < to; ++k) {
             came[static_cast<std::size_t>(k)].wait(), sent[static_cast<std::size_t>(k)].wait();
@@ -130,7 +142,12 @@ void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
             if (z[k].before) back.push_back(comm.send(entry(gradients.data(), k, size), size, comm.rank() - 1));
         }
         comm.start();
-    });
+    };
+    const Index ahead = blocks_ahead(comm, z) * z.together;
+    for (Index at = 0; at < z.count() + ahead; at += z.together) {
+        if (at < z.count()) go_forth(at, std::min(z.count(), at + z.together));
+        if (at >= ahead) go_back(at - ahead, std::min(z.count(), at - ahead + z.together));
+    }
     for (Transfer& t : back) t.wait();
 }
 

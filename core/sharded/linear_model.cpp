@@ -74,6 +74,7 @@ void by_states(Communicator& comm, const LinearModelSizes& z, const Cluster& mac
     sharded::Route route = sharded::route_of(sharded::sequences_of(p), p.heads, starts, comm.rank());
     route.elements = z.dk * z.dv, route.rows = z.dk, route.carry = sharded::carry_of(p);
     route.together = static_cast<int>(z.together > 0 ? std::min(z.together, z.batch * z.heads) : z.batch * z.heads);
+    route.most_together = route.together;
     ModelPart part(z, machine, p, starts, comm.rank());
     sharded::forward(comm, route, part, exchange);
 }

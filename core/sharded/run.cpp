@@ -97,11 +97,12 @@ Starts starts_of(Communicator& comm, const Team& team, const Sharding& o, Index 
     return starts;
 }
 
-int least_threads(Communicator& comm) {
+Threads threads_of(Communicator& comm) {
     std::vector<std::int64_t> all(static_cast<std::size_t>(comm.size()));
     const std::int64_t mine = threads();
     all_gather(comm, all_ranks(comm), &mine, 1, all.data());
-    return static_cast<int>(*std::min_element(all.begin(), all.end()));
+    const auto [least, most] = std::minmax_element(all.begin(), all.end());
+    return {static_cast<int>(*least), static_cast<int>(*most)};
 }
 
 void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const std::vector<Index>& cu_seqlens) {

@@ -53,8 +53,11 @@ void agree_on_call(Communicator& comm, bool parts, distributed::Call call, const
 std::vector<Index> own_offsets(Communicator& comm, distributed::Call call, const std::vector<Index>& cu_seqlens,
                                Index N);
 
-// The threads of the rank that has the fewest.
-int least_threads(Communicator& comm);
+// The threads of the rank that has the fewest, and of the one that has the most.
+struct Threads {
+    int least = 1, most = 1;
+};
+Threads threads_of(Communicator& comm);
 
 // The options of a call for the tensors that the rank has, queries and keys of as many tokens: where they are parts
 // that ranks which `meet` put together, with its own offsets. Where the tokens are not as many the call's own checks
@@ -73,21 +76,27 @@ Options own_options(const Team& team, distributed::Call call, const Options& o, 
 }
 
 // The exchange of states that a call has, chosen_exchange's, by the least threads of any rank: ranks that have others
-// take the same one. agree_on(comm, exchange): what ranks compare beside which call it is. Throws Error.
+// take the same one; and the most threads, where ranks compute as many states at once as they have threads.
+// agree_on(comm, exchange): what ranks compare beside which call it is. Throws Error.
+struct Agreed {
+    std::string exchange;
+    int most_together = 1;
+};
 template <class Agree>
-std::string agreed_exchange(const Team& team, const Sharding& sharding, bool same_bits, Index states,
-                            distributed::Call call, const std::vector<Index>& cu_seqlens, Agree&& agree_on) {
+Agreed agreed_exchange(const Team& team, const Sharding& sharding, bool same_bits, Index states, distributed::Call call,
+                       const std::vector<Index>& cu_seqlens, Agree&& agree_on) {
     const auto chosen = [&](int together) {
         return chosen_exchange(sharding.exchange, same_bits, states, team.ranks, together);
     };
-    std::string exchange = chosen(1);
+    Agreed agreed{chosen(1), 1};
     if (team.mpi)
         distributed::run_mpi([&](Communicator& comm) {
             agree_on_call(comm, team.parts, call, cu_seqlens);
-            exchange = chosen(least_threads(comm));
-            agree_on(comm, exchange);
+            const Threads threads = threads_of(comm);
+            agreed = {chosen(threads.least), threads.most};
+            agree_on(comm, agreed.exchange);
         });
-    return exchange;
+    return agreed;
 }
 
 // A type and a number as what ranks compare.

@@ -365,6 +365,32 @@ TEST_CASE("ranks with other numbers of threads choose the same exchange", "[lua]
     CHECK(output.out == "ring\n");
 }
 
+TEST_CASE("a gradient by the ring comes to its end whatever threads ranks have", "[lua][sharded][mpi]") {
+    if (no_mpi()) return;
+    for (const int ranks : {2, 4}) {
+        INFO(ranks);
+        const Output output = run_mpi_script(ranks, R"(
+          seed(1)
+          local q, v, g = randn(1, 24, 90, 4), randn(1, 24, 90, 4), -0.01 * rand(1, 24, 90)
+          local o = {update = "gated", log_decay = g}
+          local one = linear_attention_grad(q, q, v, v, o)
+          o.engine, o.exchange = "mpi", "ring"
+          for _, of_ranks in ipairs{{4, 1, 7, 2}, {1, 7, 2, 4}, {2, 2, 2, 2}, {24, 1, 24, 1}} do
+            threads(of_ranks[1 + mpi_rank()])
+            local all, report = linear_attention_grad(q, q, v, v, o)
+            assert(report.algorithm == "ring")
+            for _, name in ipairs{"dq", "dk", "dv", "dlog_decay"} do
+              assert(maximum(abs(all[name] - one[name])) < 1e-4, name)
+            end
+          end
+          print("done")
+        )");
+        INFO(output.err);
+        CHECK(output.status == 0);
+        CHECK(output.out == "done\n");
+    }
+}
+
 TEST_CASE("offsets and slots that are no lists of numbers are named", "[lua][sharded]") {
     Shell lua;
     lua("x = randn(1, 2, 30, 4)");
