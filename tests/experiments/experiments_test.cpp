@@ -206,6 +206,25 @@ TEST_CASE("--help of every experiment tells the options that it knows", "[experi
     CHECK(found >= 16);
 }
 
+TEST_CASE("kernels stand under their roofs", "[experiments]") {
+    const TemporaryFolder folder;
+    const Output out = run_in(folder, {experiments + "roofline.lua"});
+    CHECK(out.status == 0);
+    CHECK(out.err == "");
+    CHECK(contains(out.out, "fleet, f32"));
+    CHECK(std::filesystem::exists(folder / "results/roofline/roofline.svg"));
+    // 96 FLOP a byte: the copies are 4.22e12 · 96 = 4.1e14, and a row of 1e14 and one of FMA units have this share.
+    write_bytes(folder / "rows.csv",
+                "name,N,time,bandwidth,rate\n\"a delta, bf16\",1,1,1e12,9.6e13\n\"fleet, f32\",1,1,1e12,3.35e13\n");
+    const Output own = run_in(folder, {experiments + "roofline.lua", "--rows", "rows.csv"});
+    CHECK(contains(own.out, "24 %"));
+    CHECK(contains(own.out, "50 %"));
+    write_bytes(folder / "none.csv", "name,N,time\nx,1,2\n");
+    const Output none = run_in(folder, {experiments + "roofline.lua", "--rows", "none.csv"});
+    CHECK(none.status == 1);
+    CHECK(contains(none.err, "rows: none.csv has no row with a rate and a bandwidth"));
+}
+
 TEST_CASE("numbers of threads are compared", "[experiments]") {
     const TemporaryFolder folder;
     const Output out = run_in(folder, {experiments + "threads.lua", "--length", "130", "--dim", "8", "--heads", "1,2",
