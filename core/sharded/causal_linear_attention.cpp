@@ -204,11 +204,12 @@ ShardedCausalResult forward_on_ranks(const Tensor& B, const Tensor& C, const Ten
     const Index count = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const bool same_bits = o.deterministic == "prefix";
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty();
-    const auto [exchange, most_together] = sharded::agreed_exchange(
+    const sharded::Agreed agreed = sharded::agreed_exchange(
         team, sharding, same_bits, count * n.heads, call_of(false), o.cu_seqlens,
         [&](Communicator& comm, const std::string& chosen) {
             agree_on_all(comm, team, B, C, V, nullptr, o, method.name, chosen, may_forget, sharding.sizes);
         });
+    const std::string& exchange = agreed.exchange;
     ShardReport report = sharded::report_of(team, "causal_linear_attention", exchange, compute);
     Tensor states;  // of packed sequences
     if (packed) {
@@ -240,7 +241,7 @@ ShardedCausalResult forward_on_ranks(const Tensor& B, const Tensor& C, const Ten
             if (team.mpi) starts = mine;
             if (by_heads) return causal_by_heads(comm, {comm, mine, !team.parts, p.heads}, chosen, p, sizes, all, o);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, mine.back());
-            const sharded::Route z = route(comm, team, sizes, whole, mine, most_together);
+            const sharded::Route z = route(comm, team, sizes, whole, mine, agreed.most_together);
             CausalPart<T> part(chosen, p, sizes, pieces_of(team, whole, mine, comm.rank()), all, may_forget);
             if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
@@ -276,11 +277,12 @@ ShardedCausalGradient gradient_on_ranks(const Tensor& B, const Tensor& C, const 
     const Index sequences = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty() && !o.normalize;
     gradient::check_causal_grad(B, C, V, dO, here);
-    const auto [exchange, most_together] = sharded::agreed_exchange(
+    const sharded::Agreed agreed = sharded::agreed_exchange(
         team, sharding, same_bits, sequences * n.heads, call_of(true), o.cu_seqlens,
         [&](Communicator& comm, const std::string& chosen) {
             agree_on_all(comm, team, B, C, V, &dO, o, o.method, chosen, may_forget, sharding.sizes);
         });
+    const std::string& exchange = agreed.exchange;
     const bool by_heads = exchange == "heads";
     const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
     ShardReport report = sharded::report_of(team, "causal_linear_attention_grad", exchange, compute);
@@ -311,7 +313,7 @@ ShardedCausalGradient gradient_on_ranks(const Tensor& B, const Tensor& C, const 
                 return causal_grad_by_heads(comm, {comm, mine, !team.parts, p.in.heads}, p, sizes, before, gradients,
                                             o);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
-            const sharded::Route z = route(comm, team, sizes, whole, mine, most_together);
+            const sharded::Route z = route(comm, team, sizes, whole, mine, agreed.most_together);
             CausalGradPart<T> part(p, sizes, pieces_of(team, whole, mine, comm.rank()), before, gradients, may_forget);
             const sharded::Exchange chosen = sharded::exchanges()[exchange].exchange;
             if (sharded::backward(comm, z, part, chosen) == sharded::Exchange::ring) went_round = true;

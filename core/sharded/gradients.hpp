@@ -76,16 +76,17 @@ namespace detail {
 // How many blocks of stops the way forth is ahead of the way back, in backward_ring. A rank's way back waits for that
 // of the next rank, which comes after this one's way forth through as many stops as the next rank is ahead, and through
 // those that it computes at once. So each rank is ahead of the next one by twice as many stops as any rank computes at
-// once, and nobody waits for what waits for it; and by as many again, for what comes late. Messages of a GPU go in the
-// order in which they are queued: there all of the way forth comes first.
+// once, and nobody waits for what waits for it; and by as many again, for what comes late. All of the way forth comes
+// first where sequences are packed, as the states that a rank hands on are the last ones of its list, and on GPUs,
+// whose messages go in the order in which they are queued.
 inline Index blocks_ahead(Communicator& comm, const Route& z) {
     const Index all = (z.count() + z.together - 1) / z.together, later = comm.size() - 1 - comm.rank(),
                 stops = 3 * later * z.most_together;
-    return &comm.host() != &comm ? all : std::min(all, (stops + z.together - 1) / z.together);
+    return z.packed || &comm.host() != &comm ? all : std::min(all, (stops + z.together - 1) / z.together);
 }
 
-// The states before every part by the ring, and dS the other way, a few states behind: what the way forth leaves for
-// the way back is then still in a cache, and is kept of these few alone.
+// The states before every part by the ring, and dS the other way, not further behind than that: what the way forth
+// leaves for the way back is kept of those states alone, and where they are few still in a cache.
 template <class T>
 void backward_ring(Communicator& comm, const Route& z, GradPart<T>& part) {
     const Index size = z.elements;

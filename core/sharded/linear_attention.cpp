@@ -191,11 +191,12 @@ ShardedLinearResult forward_on_ranks(const Tensor& q, const Tensor& k, const Ten
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
     const bool same_bits = o.deterministic == "prefix";
     const bool may_forget = sharded::may_forget(sharding, same_bits) && size.gates > 0;
-    const auto [exchange, most_together] =
+    const sharded::Agreed agreed =
         sharded::agreed_exchange(team, sharding, same_bits, size.state_shape[0] * size.heads, call_of(false),
                                  o.cu_seqlens, [&](Communicator& comm, const std::string& chosen) {
                                      agree_on_all(comm, team, q, k, v, {}, size, o, chosen, may_forget, sharding.sizes);
                                  });
+    const std::string& exchange = agreed.exchange;
     ShardReport report = sharded::report_of(team, "linear_attention", exchange, size.compute);
     const bool by_heads = exchange == "heads";
     const sharded::Exchange form = sharded::exchanges()[exchange].exchange;
@@ -208,7 +209,7 @@ ShardedLinearResult forward_on_ranks(const Tensor& q, const Tensor& k, const Ten
             if (team.mpi) starts = mine;
             if (by_heads) return linear_by_heads(comm, {comm, mine, !team.parts, groups_of(p)}, p, o, run);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.batch, mine.back());
-            const sharded::Route z = route(comm, team, p, whole, mine, most_together);
+            const sharded::Route z = route(comm, team, p, whole, mine, agreed.most_together);
             LinearPart<T> part(p, run, local(mine, team, comm.rank()), comm.rank(), may_forget);
             if (sharded::forward(comm, z, part, form, may_forget) == sharded::Exchange::ring) went_round = true;
         };
@@ -232,12 +233,13 @@ ShardedLinearGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const 
     gradient::check_linear_grad(size, v, dO, own, dstate);
     const bool same_bits = o.deterministic == "prefix";
     const bool may_forget = sharded::may_forget(sharding, same_bits) && size.gates > 0;
-    const auto [exchange, most_together] =
+    const sharded::Agreed agreed =
         sharded::agreed_exchange(team, sharding, same_bits, size.state_shape[0] * size.heads, call_of(true),
                                  o.cu_seqlens, [&](Communicator& comm, const std::string& chosen) {
                                      agree_on_all(comm, team, q, k, v, {&dO, dstate ? &*dstate : nullptr}, size, o,
                                                   chosen, may_forget, sharding.sizes);
                                  });
+    const std::string& exchange = agreed.exchange;
     ShardReport report = sharded::report_of(team, "linear_attention_grad", exchange, size.compute);
     const gradient::LinearForm& form = gradient::linear_forms()[o.mode];
     const bool by_heads = exchange == "heads";
@@ -250,7 +252,7 @@ ShardedLinearGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const 
             if (team.mpi) starts = mine;
             if (by_heads) return linear_grad_by_heads(comm, {comm, mine, !team.parts, groups_of(p.in)}, p, o, back);
             const auto whole = sharded::whole_sequences(o.cu_seqlens, p.in.batch, mine.back());
-            const sharded::Route z = route(comm, team, p.in, whole, mine, most_together);
+            const sharded::Route z = route(comm, team, p.in, whole, mine, agreed.most_together);
             LinearGradPart<T> part(p, kit::computing_in<T>(*size.mode), back,
                                    std::string_view(form.name) == "chunkwise", local(mine, team, comm.rank()),
                                    comm.rank(), may_forget);

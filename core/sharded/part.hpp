@@ -30,7 +30,8 @@ struct Route {
     Index slots = 0;     // states that leave a rank anywhere
     std::vector<Stop> stops;
     int together = 1;       // states that a rank computes at once, on threads of its own
-    int most_together = 1;  // the most of any rank
+    int most_together = 1;  // the most of any rank, on the CPU
+    bool packed = false;    // whether some sequences follow others in the same tokens
     // Whether all ranks have the same stops, and the same number of them together: then neighbours go in one message.
     bool alike = false;
     // The way of gradients of states, from later ranks to earlier ones: what is said of a stop is said of that way, and

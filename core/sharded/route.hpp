@@ -17,6 +17,7 @@ inline Route route_of(const std::vector<gated::Sequence>& sequences, Index heads
     Route z;
     for (std::size_t i = 0; i < sequences.size(); ++i) {
         const gated::Sequence& s = sequences[i];
+        z.packed = z.packed || (i > 0 && s.batch == sequences[i - 1].batch);
         const Piece piece = piece_of(s, starts, rank);
         // It leaves the rank that has its first token, if that does not have the last one too.
         const int begins = s.n > 0 ? first_rank(s, starts) : 0;

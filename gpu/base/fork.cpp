@@ -4,43 +4,48 @@
 #include <mutex>
 #include <utility>
 
+#include "gpu/base/error.hpp"
+#include "gpu/base/succeeded.hpp"
+
 namespace causeway::gpu {
 
 namespace {
 
-// Streams of each device that no Fork has: a new one costs more than what a short text queues on it.
+// Streams that no Fork has now, of each device and stream that they were beside: a new one costs more than a short text
+// queues. Those that were beside another stream are not handed out, as their work would be waited for.
 class Kept {
 public:
-    cudaStream_t take(int device) {
+    cudaStream_t take(int device, cudaStream_t beside) {
         const std::lock_guard lock(guard_);
-        std::vector<cudaStream_t>& of = streams_[device];
-        if (of.empty()) return nullptr;
-        return take_last(of);
+        const auto found = streams_.find({device, beside});
+        if (found == streams_.end() || found->second.empty()) return nullptr;
+        const cudaStream_t stream = found->second.back();
+        found->second.pop_back();
+        return stream;
     }
     // False where there are enough.
-    bool keep(int device, cudaStream_t stream) {
-        constexpr std::size_t most = 32;
-        const std::lock_guard lock(guard_);
-        std::vector<cudaStream_t>& of = streams_[device];
-        if (of.size() >= most) return false;
-        of.push_back(stream);
-        return true;
+    bool keep(int device, cudaStream_t beside, cudaStream_t stream) noexcept {
+        constexpr std::size_t most_streams = 8, most_beside = 64;
+        try {
+            const std::lock_guard lock(guard_);
+            if (streams_.size() >= most_beside && !streams_.contains({device, beside})) return false;
+            std::vector<cudaStream_t>& of = streams_[{device, beside}];
+            if (of.size() >= most_streams) return false;
+            of.push_back(stream);
+            return true;
+        } catch (...) {
+            return false;  // no memory to keep it in
+        }
     }
 
 private:
-    static cudaStream_t take_last(std::vector<cudaStream_t>& of) {
-        const cudaStream_t stream = of.back();
-        of.pop_back();
-        return stream;
-    }
-
     std::mutex guard_;
-    std::map<int, std::vector<cudaStream_t>> streams_;
+    std::map<std::pair<int, cudaStream_t>, std::vector<cudaStream_t>> streams_;
 };
 
 // They live as long as the process.
 Kept& kept() {
-    static Kept all;
+    static auto& all = *new Kept;
     return all;
 }
 
@@ -52,7 +57,7 @@ Fork::Fork(cudaStream_t stream, std::size_t count) : stream_(stream), captured_(
     side_.reserve(count);
     try {
         while (side_.size() < count) {
-            cudaStream_t side = captured_ ? nullptr : kept().take(device_);
+            cudaStream_t side = captured_ ? nullptr : kept().take(device_, stream);
             if (!side) check(cudaStreamCreateWithFlags(&side, cudaStreamNonBlocking), "creating a stream");
             side_.push_back(side);
             check(cudaStreamWaitEvent(side, now_), "waiting for a stream");
@@ -77,7 +82,7 @@ void Fork::end() {
         if (!joined_ && !(succeeded(cudaEventRecord(now_, side)) && succeeded(cudaStreamWaitEvent(stream_, now_))))
             succeeded(cudaStreamSynchronize(side));
         // One that is captured belongs to the capture until that ends.
-        if (!joined_ || captured_ || !kept().keep(device_, side)) succeeded(cudaStreamDestroy(side));
+        if (!joined_ || captured_ || !kept().keep(device_, stream_, side)) succeeded(cudaStreamDestroy(side));
     }
 }
 

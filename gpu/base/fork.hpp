@@ -5,9 +5,7 @@
 
 #include <vector>
 
-#include "gpu/base/error.hpp"
 #include "gpu/base/stream.hpp"
-#include "gpu/base/succeeded.hpp"
 
 namespace causeway::gpu {
 

@@ -17,8 +17,8 @@ struct GeneralOptions : calls::GeneralOptions<Tensor> {
 // needs it). Sums and states are Float32. Returns when everything is queued on options.stream. mode: "chunkwise" or
 // "recurrent". Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU; both modes
 // keep deterministic = "prefix" while all numbers are finite. Packed sequences are computed together, unless
-// checkpoint_every is given, and refused while the stream captures a CUDA graph; each has the bits of a call of its
-// own, as has what lies between two checkpoints. Throws Error naming the argument, OutOfMemory.
+// checkpoint_every is given; each has the bits of a call of its own, as has what lies between two checkpoints. A CUDA
+// graph may capture the call, and keeps which sequences there are. Throws Error naming the argument, OutOfMemory.
 LinearResult general_linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const GeneralOptions& = {});
 
 // 1 to 16 tokens, advancing `state` in place, as general_linear_attention_step of core does: a pool with state_indices,

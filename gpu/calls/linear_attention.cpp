@@ -10,7 +10,6 @@
 #include "gpu/around/decay_gate.hpp"
 #include "gpu/base/copy.hpp"
 #include "gpu/base/error.hpp"
-#include "gpu/calls/packed.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/gated/registry.hpp"
 #include "gpu/gated/step.hpp"

@@ -35,8 +35,8 @@ struct LinearResult {
 // own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
 // (gpu/gated/registry.hpp). deterministic is "run" by itself. With "prefix" no bit of an output depends on later tokens
 // and gates, N, the batch, the heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores
-// with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. Packed sequences that are taken all at
-// once and "prefix" are refused while the stream captures a CUDA graph. Throws Error naming the argument, OutOfMemory.
+// with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. A CUDA graph may capture the
+// call where check_gates is false, and keeps which sequences there are. Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on

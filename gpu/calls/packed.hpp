@@ -8,7 +8,6 @@
 #include "core/base/error.hpp"
 #include "core/calls/sequences.hpp"
 #include "core/tensor/tensor.hpp"
-#include "gpu/base/error.hpp"
 
 namespace causeway::gpu {
 

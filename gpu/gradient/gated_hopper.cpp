@@ -16,8 +16,8 @@ using namespace channels;
 
 constexpr const char* name = "gated_gradient";
 
-// Chunks between two launches, of a head and of all. Fewer take less memory and more time: 60 MB in the place of 129
-// and 171 take 18 % more, with the delta rule 32 % (docs/kernels/gated.md).
+// Chunks between two launches, of a head and of all. Fewer take less memory and more time: 60 MB in the place of 126
+// and 168 take 18 to 21 % more, with the delta rule 32 % (docs/kernels/gated.md).
 constexpr int64_t min_chunks = 4, enough_chunks = 1024;
 
 // Tokens of a head between two launches, and what lies where in the workspace.

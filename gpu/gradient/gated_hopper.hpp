@@ -14,7 +14,7 @@ namespace causeway::gpu {
 bool gated_hopper_gradient_takes(const GatedGradArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens and a state of
-// every head for each such part.
+// every head, or where dv has no room for them one for each part.
 std::size_t gated_hopper_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no

@@ -182,8 +182,9 @@ LinearGradient linear_attention_grad(const Tensor& q, const Tensor& k, const Ten
         };
         GatedGradArgs a;
         a.in = part.args;
-        const Tensor own_state = state ? of_part(*state) : Tensor(), own_dstate = of_part(out.dstate),
-                     own_last = last ? of_part(*last) : Tensor();
+        const Tensor own_state = state ? of_part(*state) : Tensor(), own_last = last ? of_part(*last) : Tensor();
+        const Tensor own_dstate =
+            all || has_empty ? of_part(out.dstate) : Tensor(DType::f32, part.sizes.state_shape, o.stream);
         a.in.state = state ? own_state.as<float>() : nullptr;
         a.dO = first(dO, n.dv), a.dv = first(out.dv, n.dv);
         a.dq = first(dq, n.dk), a.dk = first(dk, n.dk);

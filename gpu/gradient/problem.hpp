@@ -22,7 +22,7 @@ struct GatedGradArgs {
     float* dg = nullptr;         // like g: with respect to the logarithms; null where g is
     float* dbeta = nullptr;      // like beta; null where beta is
     // Like state: with respect to that after the last token (null: zeros), and to that before the first (null:
-    // dropped), which may be the same memory, and then costs a copy. Nothing else of them overlaps.
+    // dropped). Both may be the same memory, which costs a copy; otherwise they do not overlap.
     const float* dstate_in = nullptr;
     float* dstate = nullptr;
     // Like state: that after the last token, where the kernels have it (gated.hpp); null: dropped.

@@ -8,9 +8,9 @@
 
 namespace causeway::gpu {
 
-// Queues a copy of `bytes` bytes of the host to the device; both at multiples of 4 bytes, and as many. What is copied
-// is what lies at `from` now, in a CUDA graph that captures the stream too: there, and where they are few, they travel
-// as arguments of a kernel. `doing` is for the message of what failed.
+// Queues a copy of `bytes` bytes, a multiple of 4, from ordinary memory of the host to the device; both addresses are
+// multiples of 4. What lies at `from` now is what arrives, also where a CUDA graph captures the stream: a short list,
+// and any list in a graph, travels as arguments of a kernel. `doing` is for the message of what failed.
 void copy_list(void* to, const void* from, std::size_t bytes, cudaStream_t stream, const char* doing);
 
 template <class T>

@@ -21,11 +21,11 @@ __device__ __forceinline__ void load_states_role(const StagePipeline<StateShared
 #pragma unroll
         for (int i = 0; i < R / 64; ++i)
             ptx::tma_load(at + offsetof(Stage, k) + i * tile_bytes, map.k, bar, 64 * i, p.token(c), p.h, p.b,
-                          followed_policy);
+                          state_input_policy);
 #pragma unroll
         for (int i = 0; i < D / 64; ++i)
             ptx::tma_load(at + offsetof(Stage, v) + i * tile_bytes, map.v, bar, 64 * i, p.token(c), p.h, p.b,
-                          followed_policy);
+                          state_input_policy);
         position.advance();
     }
 }

@@ -14,9 +14,10 @@
 
 namespace causeway::gpu::la {
 
-// What is read for outputs stays in the second-level cache as what others have left there does. As the first to leave
-// it would find room only beside that, which then stays for good: 12 % more time (docs/kernels/lightning.md).
-constexpr uint64_t input_policy = ptx::evict_normal, followed_policy = ptx::evict_first,
+// Cache policies: of the inputs of outputs and of all that Float32 reads, of the inputs of states, of outputs. Inputs
+// of outputs are lines like those of any other tensor. As the first to leave the second-level cache they took 12 % more
+// time: then they take each other's places alone, and lines of other tensors stay for good (docs/kernels/lightning.md).
+constexpr uint64_t input_policy = ptx::evict_normal, state_input_policy = ptx::evict_first,
                    output_policy = ptx::evict_first;
 
 struct Work {

@@ -65,7 +65,7 @@ struct Part {
     std::int64_t first, tokens;
     int chunks, DK, DV;
     unsigned char *keys, *queries, *values;  // values: null where V is read as it is
-    const float* state_in;                   // [all heads, dk, dv], a head state_in_step behind the other; null: zeros
+    const float* state_in;                   // [all heads, dk, dv], heads state_in_step floats apart; null: zeros
     float* state_out;                        // likewise; null: dropped
     std::int64_t state_in_step, state_out_step;
     // What the gradient asks for; null in the forward pass.

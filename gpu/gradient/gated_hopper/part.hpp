@@ -38,8 +38,8 @@ void launch_finish_chunks(const BackwardChunks& x, cudaStream_t stream);
 // Writes all gradients, where something was not finite.
 void launch_walks(const Walks& x, cudaStream_t stream);
 
-// What arrives at the last state, where it stays until the walks have read it: in `room`, of a state of all heads, if
-// it is in the way. null: zeros.
+// What arrives at the last state, where it stays until the walks have read it: a copy in `room`, of a state of all
+// heads, if dstate is the same memory. null: zeros.
 const float* kept_dstate(const GatedGradArgs& a, float* room, cudaStream_t stream);
 
 }  // namespace causeway::gpu::gradient

@@ -220,14 +220,18 @@ void add_gated(Cases& cases) {
                                   o.checkpoint_every = 64;
                               }));
                     if (is_refused([&] { gpu::check_gradient(mode); })) continue;
-                    cases.add(name + " gradient", [=] {
-                        gpu::LinearOptions o = linear_options(rule, channels);
-                        o.mode = mode, o.state = on_device(normal(of_states, 1));
-                        return [=, t = Text(type), dstate = on_device(normal(of_states, 1))] {
-                            const auto g = gpu::linear_attention_grad(t.q, t.k, t.v, t.dO, o, dstate);
-                            return results(g.dq, g.dk, g.dv, g.dlog_decay, g.dbeta, g.dstate);
+                    const auto gradient = [=](const std::vector<Index>& cu_seqlens, const Shape& states) {
+                        return [=] {
+                            gpu::LinearOptions o = linear_options(rule, channels);
+                            o.mode = mode, o.state = on_device(normal(states, 1)), o.cu_seqlens = cu_seqlens;
+                            return [=, t = Text(type), dstate = on_device(normal(states, 1))] {
+                                const auto g = gpu::linear_attention_grad(t.q, t.k, t.v, t.dO, o, dstate);
+                                return results(g.dq, g.dk, g.dv, g.dlog_decay, g.dbeta, g.dstate);
+                            };
                         };
-                    });
+                    };
+                    cases.add(name + " gradient", gradient({}, of_states));
+                    cases.add(name + " gradient, packed", gradient({0, 50, 100, N}, {3, heads, width, width}));
                 }
             }
         }

@@ -4,7 +4,6 @@
 #include "gpu/around/short_convolution.hpp"
 #include "gpu/base/stream.hpp"
 #include "gpu/calls/general_linear_attention.hpp"
-#include "gpu/gradient/general_linear_attention_grad.hpp"
 #include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/tensor/random.hpp"
 #include "tests/gpu/sequences.hpp"
@@ -17,8 +16,8 @@ namespace {
 
 using Results = std::vector<gpu::Tensor>;
 
-// call(stream, offsets) with what lies in `inputs`: captured, it gives the bits of plain calls, before and after the
-// first of the inputs has changed.
+// call(stream, offsets), one of whose inputs is `input`: captured, it gives the bits of plain calls, before and after
+// that has changed.
 template <class Call>
 void check_replays(const std::vector<Index>& offsets, const gpu::Tensor& input, Call&& call) {
     const gpu::Stream stream;
