@@ -133,11 +133,11 @@ double each_of(cudaStream_t stream, const std::function<void()>& call) {
 }
 
 // Plain calls, and replays of a graph of one.
-struct Times {
+struct QueueTimes {
     double plain = 0, replay = 0;
 
-    Times() = default;
-    Times(cudaStream_t stream, const std::function<void()>& call) {
+    QueueTimes() = default;
+    QueueTimes(cudaStream_t stream, const std::function<void()>& call) {
         check(cudaDeviceSynchronize(), "making the inputs");
         plain = each_of(stream, call);
         const Graph graph(stream, call);
@@ -149,8 +149,8 @@ Tensor wide(const Tensor& x) { return x.to(DType::f32); }
 
 constexpr double bound = 8e-3, gradient_bound = 2e-2;
 
-bool print(const char* pass, const Heads& heads, const Lengths& lengths, const Times& usual, const Times& prefix,
-           double error, double most) {
+bool print(const char* pass, const Heads& heads, const Lengths& lengths, const QueueTimes& usual,
+           const QueueTimes& prefix, double error, double most) {
     const bool right = error <= most;  // not where it is NaN
     const auto text = [](double x) { return x > 0 ? std::to_string(x) : std::string("-"); };
     std::string tokens;
@@ -173,7 +173,7 @@ bool forward(const Heads& heads, const Lengths& lengths) {
     }
     const auto time = [&](LinearOptions o) {
         o.stream = p.stream;
-        return Times(o.stream, [&] { linear_attention(p.q, p.k, p.v, o); });
+        return QueueTimes(o.stream, [&] { linear_attention(p.q, p.k, p.v, o); });
     };
     return print("forward", heads, lengths, time(usual), time(prefix), error, bound);
 }
@@ -191,7 +191,7 @@ bool backward(const Heads& heads, const Lengths& lengths) {
                           error_of(x.dstate, exact.dstate)});
     }
     o.stream = p.stream;
-    return print("backward", heads, lengths, Times(p.stream, run), {}, error, gradient_bound);
+    return print("backward", heads, lengths, QueueTimes(p.stream, run), {}, error, gradient_bound);
 }
 
 template <class Run>
