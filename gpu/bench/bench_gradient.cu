@@ -89,6 +89,7 @@ bool check_all(cudaStream_t stream) {
             run({"mask", type, 1, 1, N});
             run({"decay", type, 1, 5, N, 128, 128, {0.9, 1.0, 0.5, 1 - 1.0 / 256, 1e-4}});
             run({"three splits", type, 2, 3, N, 128, 128, {0.999, 0.5, 1.0}, false, 0, 3});
+            run({"states handed on", type, 2, 3, N, 128, 128, {0.999, 0.5, 1.0}, false, 0, 4});
         }
         for (const auto& [r, d] : {std::pair{64, 64}, {64, 128}, {128, 64}, {96, 80}, {8, 16}, {3, 5}, {130, 40}}) {
             for (const int64_t N : {65, 1000}) run({"shape", type, 2, 3, N, r, d, {0.99, 1.0, 0.2}});

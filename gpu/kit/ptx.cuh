@@ -81,6 +81,18 @@ __device__ __forceinline__ void mbarrier_arrive_after_cp_async(uint32_t bar) {
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(bar) : "memory");
 }
 
+// ---- Words of memory between thread blocks ----
+
+// What this thread wrote or, by a barrier before, knows to be written is seen by who then loads x.
+__device__ __forceinline__ void store_release(uint32_t* to, uint32_t x) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* from) {
+    uint32_t x;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(x) : "l"(from) : "memory");
+    return x;
+}
+
 // ---- Clusters of blocks ----
 
 __device__ __forceinline__ uint32_t cluster_rank() {

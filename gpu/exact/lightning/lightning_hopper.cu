@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "gpu/base/error.hpp"
 #include "gpu/exact/lightning/bf16x3/kernel.cuh"
 #include "gpu/exact/lightning/output_kernel.cuh"
 #include "gpu/exact/lightning/state_kernels.cuh"
@@ -32,6 +33,7 @@ W work_of(const Call& call, const Plan& p) {
         work.initial_batch = call.state_batch;
         work.last = work.states + (p.states() + call.end_parts * a.B * a.H) * padded(a.r) * padded(a.d);
     }
+    if (p.handed) work.handed = reinterpret_cast<uint32_t*>(work.states + p.splits * padded(a.r) * padded(a.d));
     work.r = a.r, work.d = a.d;
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     std::copy(p.head.begin(), p.head.end(), work.head);
@@ -90,6 +92,8 @@ public:
     // beside_states: begins while states() still runs.
     void outputs(bool beside_states) const {
         const auto blocks = static_cast<unsigned>(cluster * p_.splits);
+        if (work_.handed)
+            check(cudaMemsetAsync(work_.handed, 0, blocks * sizeof(uint32_t), stream_), "clearing what is handed on");
         if constexpr (bf16x3)
             launch(la_bf16x3<R, D, false, bidirectional>, "launching la_bf16x3", blocks,
                    Bf16x3Block<R, D, false, bidirectional>::threads, shared_bytes<Bf16x3Shared<R, D, false>>(), 1,
@@ -118,7 +122,7 @@ private:
 template <class E, int R, int D, bool bidirectional>
 void run(const Call& call, const Plan& p, cudaStream_t stream) {
     const Kernels<E, R, D, bidirectional> kernels(call, p, stream);
-    const bool states = p.states() > 0;
+    const bool states = p.stores_states();
     if (states) kernels.states();
     kernels.outputs(states);
     if (!bidirectional && call.any().state) kernels.finish();
@@ -159,7 +163,7 @@ void run_hopper(const Call& call, const Plan& p, cudaStream_t stream) {
 
 void run_hopper_states(const Call& call, const Plan& p, float* after, cudaStream_t stream) {
     with_kernels(call, p, stream, [&](const auto& kernels) {
-        if (p.states() > 0 || call.end_parts > 0) kernels.states();
+        if (p.stores_states() || call.end_parts > 0) kernels.states();
         if (after) kernels.ends(after);
     });
 }

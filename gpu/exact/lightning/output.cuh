@@ -128,11 +128,30 @@ struct OutputRole {
         if (!bidirectional && work.last && c + 1 == work.chunks)
             state.store(work.last, size_t{p.bh} * C + block.rank, thread);
     }
+    // Where the state behind a split lies until the next one takes it, in this block's columns.
+    __device__ __forceinline__ uint32_t handed_at(uint32_t split) const { return split * C + block.rank; }
+    __device__ __forceinline__ void hand_on() const {
+        const Work& work = block.work;
+        state.store(work.states, handed_at(block.split), thread);
+        ptx::named_barrier_sync(barriers::lightning_outputs, barriers::warpgroup);
+        if (leader()) ptx::store_release(work.handed + handed_at(block.split), 1u);
+    }
+    // The split before this one handed it on as the first thing it did.
+    __device__ __forceinline__ void take_handed() {
+        const Work& work = block.work;
+        const uint32_t at = handed_at(block.split - 1);
+        if (leader()) {
+            while (ptx::load_acquire(work.handed + at) == 0) {}
+        }
+        ptx::named_barrier_sync(barriers::lightning_outputs, barriers::warpgroup);
+        state.load(work.states, at, thread);
+    }
     // The state where the piece starts.
     __device__ __forceinline__ void start_state(const Piece& p, uint32_t back) {
         const Work& work = block.work;
-        state.clear();
         state.set_decay(p, lane);
+        if (work.handed && p.first > 0) return take_handed();
+        state.clear();
         state.replay(back, block.stages, stage, offsetof(Stage, k), offsetof(Stage, v), warp, lane,
                      [&](const StageState& position) { block.release(block.stages, position); });
         if (p.first > 0 && p.head.reach == from_memory) state.load_stored(work, p, block.split, C, block.rank, thread);
@@ -176,6 +195,7 @@ struct OutputRole {
         finish_chunk(p, before);
         pack_outputs();
         store_outputs(p, p.last - 1);
+        if (block.work.handed && p.last < p.chunks) hand_on();
     }
 
     __device__ __forceinline__ void run() {

@@ -37,7 +37,9 @@ struct Planner {
     const CausalArgs& a;
     int64_t chunks, total;
     int problems, multiprocessors, cluster;
-    bool bf16x3;  // Float32
+    double unshared;  // of the bytes: dK and dV, two of three problems, read Q and dO at the same time
+    bool bf16x3;      // Float32
+    bool in_steps;
     std::vector<Head> head;
 
     explicit Planner(const Call& call)
@@ -46,8 +48,10 @@ struct Planner {
           total(a.B * a.H * chunks),
           problems(call.count),
           multiprocessors(device().multiprocessors / problems),
+          unshared(problems == max_problems ? 10.0 / 12 : 1),
           cluster(cluster_of(a)),
-          bf16x3(a.type == Type::Float32) {}
+          bf16x3(a.type == Type::Float32),
+          in_steps(call.in_steps) {}
 
     // A head whose decay reaches further back than `longest_replay` chunks gets its states from memory. False: all is
     // as it was.
@@ -71,6 +75,10 @@ struct Planner {
 
     // Whether a split that starts there needs states from memory.
     bool waits(int64_t pos) const { return pos % chunks != 0 && reach_at(pos) == from_memory; }
+
+    // Where every split has a batch-head's chunks at least, a batch-head is cut once at most, and what lies before the
+    // cut is the first thing that its split does, what lies behind it the last.
+    bool may_hand_on(int64_t G) const { return !bf16x3 && !in_steps && G > 1 && total >= G * chunks; }
 
     // All chunks in at most G splits that move the same number of bytes; in Float32, where bytes are not what limits,
     // of equal cost, if those that wait for states from memory could have made `delay` chunks meanwhile.
@@ -176,9 +184,11 @@ struct Planner {
         return p;
     }
 
-    Plan estimate(std::vector<uint32_t> bound) const {
+    // handed: each split hands its state on.
+    Plan estimate(std::vector<uint32_t> bound, bool handed) const {
         Plan p;
         p.splits = static_cast<int>(bound.size()) - 1;
+        p.handed = handed;
         double bytes = static_cast<double>(total), slowest = 0;
         int storing = 0, in_head = 0, max_in_head = 0;
         int64_t followed = 0, longest = 0;
@@ -196,13 +206,16 @@ struct Planner {
             followed += piece;
             longest = std::max(longest, piece);
         }
-        p.time = std::max(bytes / multiprocessors, slowest);
-        if (storing > 0) {
+        p.time = std::max(unshared * bytes / multiprocessors, slowest);
+        if (handed) {
+            p.time += launch_cost;  // of clearing what says that a state is there
+        } else if (storing > 0) {
             p.parts =
                 static_cast<int>(std::clamp<int64_t>(multiprocessors / storing, 1, std::min<int64_t>(longest, 4)));
             p.scan = p.parts * max_in_head > max_summed;
-            p.time += launch_cost * (p.scan ? 2 : 1) + std::max(half * static_cast<double>(followed) / multiprocessors,
-                                                                replay_cost * static_cast<double>(longest) / p.parts);
+            p.time += launch_cost * (p.scan ? 2 : 1) +
+                      std::max(unshared * half * static_cast<double>(followed) / multiprocessors,
+                               replay_cost * static_cast<double>(longest) / p.parts);
         }
         p.bound = std::move(bound);
         p.head = head;
@@ -228,11 +241,11 @@ struct Planner {
     }
 
     // The quickest, as estimated, of: splits of equal work or along the heads; states replayed or, where the decay
-    // reaches far, from memory.
+    // reaches far, from memory; states handed on.
     Plan best() {
         Plan found;
-        const auto offer = [&](std::vector<uint32_t> bound) {
-            Plan p = bf16x3 ? estimate_bf16x3(std::move(bound)) : estimate(std::move(bound));
+        const auto offer = [&](std::vector<uint32_t> bound, bool handed = false) {
+            Plan p = bf16x3 ? estimate_bf16x3(std::move(bound)) : estimate(std::move(bound), handed);
             if (found.splits == 0 || p.time < 0.995 * found.time) found = std::move(p);
         };
         const int64_t batch_heads = a.B * a.H, max_G = std::min<int64_t>(total, max_splits / problems);
@@ -247,6 +260,11 @@ struct Planner {
             for (int i = 1; i <= 12 && bf16x3 && some_wait && a.splits == 0; ++i)
                 offer(even(static_cast<int>(G), static_cast<double>(each * i) / 16));
             for (int64_t P = std::min(chunks, G / batch_heads); P > 1 && a.splits == 0; --P) offer(by_head(P, 1));
+        }
+        if (may_hand_on(G)) {
+            set_reach(0);
+            if (a.splits > 0) found = {};  // tests that ask for splits then see states handed on, whatever the time
+            offer(even(static_cast<int>(G)), true);
         }
         return found;
     }
@@ -272,6 +290,7 @@ const Plan& plan(const Call& call) {
         int64_t B, H, N;
         Type type;
         int d, splits, problems, multiprocessors;
+        bool in_steps;
         std::vector<double> gamma;
         bool operator==(const Key&) const = default;
     };
@@ -281,7 +300,7 @@ const Plan& plan(const Call& call) {
     };
     static thread_local std::array<Entry, 64> kept;
     static thread_local std::size_t oldest = 0;
-    Key key{a.B, a.H, a.N, a.type, padded(a.d), a.splits, call.count, device().multiprocessors, {}};
+    Key key{a.B, a.H, a.N, a.type, padded(a.d), a.splits, call.count, device().multiprocessors, call.in_steps, {}};
     if (a.gamma) key.gamma.assign(a.gamma, a.gamma + a.H);
     for (const Entry& e : kept) {
         if (e.plan.splits > 0 && e.key == key) return e.plan;

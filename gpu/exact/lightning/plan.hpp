@@ -20,17 +20,20 @@ struct Head {  // its decay
 // whose states come from memory, earlier kernels follow the chunks before it in this head and store states.
 struct Plan {
     int splits = 0;
-    int parts = 0;      // states that la_state stores for each split; 0: not needed
-    int tasks = 0;      // Float32: blocks of la_bf16x3 that store states; 0: not needed
-    uint32_t task = 0;  // chunks that each task follows
-    bool scan = false;  // la_scan sums the states: some head has many
-    double time = 0;    // as estimated
+    int parts = 0;        // states that la_state stores for each split; 0: not needed
+    int tasks = 0;        // Float32: blocks of la_bf16x3 that store states; 0: not needed
+    uint32_t task = 0;    // chunks that each task follows
+    bool scan = false;    // la_scan sums the states: some head has many
+    bool handed = false;  // a split hands its state on to the next, in one launch
+    double time = 0;      // as estimated
     std::vector<Head> head;
     std::vector<uint32_t> bound;     // split i is the chunks [bound[i], bound[i+1])
     std::vector<uint32_t> followed;  // Float32: [splits + 1], chunks before split i that are followed
     std::vector<uint8_t> order;      // Float32: the splits, those that wait for no state first
 
-    int states() const { return tasks > 0 ? splits + tasks : splits * parts; }
+    bool stores_states() const { return parts > 0 || tasks > 0; }
+    // Room for so many states; where they are handed on the last is for Work::handed.
+    int states() const { return handed ? splits + 1 : tasks > 0 ? splits + tasks : splits * parts; }
 };
 
 // The quickest, as estimated; the last few are remembered.

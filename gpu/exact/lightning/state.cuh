@@ -99,6 +99,15 @@ struct State {
 #pragma unroll
         for (int i = 0; i < R / 8; ++i) out[128 * i] = make_float4(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3]);
     }
+    // From what `store` wrote.
+    __device__ __forceinline__ void load(const float* states, size_t index, int thread) {
+        const float4* from = reinterpret_cast<const float4*>(states + index * (R * 64)) + thread;
+#pragma unroll
+        for (int i = 0; i < R / 8; ++i) {
+            const float4 x = __ldcg(from + 128 * i);
+            s[4 * i] = x.x, s[4 * i + 1] = x.y, s[4 * i + 2] = x.z, s[4 * i + 3] = x.w;
+        }
+    }
     // From memory, the state where this split starts: the sum of the states stored in the batch-head before it, in
     // their order, or, where la_scan has summed them, the last one alone. A state is C times 64 columns, of which this
     // is number `rank`.

@@ -32,6 +32,9 @@ struct Work {
                          // those that the decay does not forget
     float*
         states;  // [split][part][r·d] (Bf16x3Work: below), then [bh][end_part][r·d]; in the order of the accumulators
+    // By split and block of a cluster, 0 before the launch: becomes 1 when `states` has the state where the split ends
+    // inside a batch-head, and the split behind it goes on from there. null: la_state stores states, or none are.
+    uint32_t* handed;
     float* last;  // [bh][r·d], in that order too: the states before the last chunks, for la_finish; null: none
     const float* initial;            // state before the first token, [batch][head][r][d]; null: zeros
     int64_t initial_batch;           // elements from one batch to the next
@@ -99,13 +102,22 @@ __device__ __forceinline__ uint32_t replayed(const Piece& p) {
     return p.head.reach == from_memory ? 0 : min(p.first, static_cast<uint32_t>(p.head.reach));
 }
 
-// Calls f(piece, chunks to replay before it) for every piece of the chunks [pos, end).
+// Calls f(piece, chunks to replay before it) for every piece of the chunks [pos, end): in order, or where states are
+// handed on the last piece first, if its batch-head goes on behind it, and that which waits for a state at the end.
 template <bool bidirectional, class F>
 __device__ __forceinline__ void each_piece(const Work& work, uint32_t pos, uint32_t end, const F& f) {
-    while (pos < end) {
-        const Piece p = piece_at<bidirectional>(work, pos, end);
-        f(p, replayed(p));
-        pos += p.last - p.first;
+    const uint32_t ahead = end % work.chunks, behind = pos % work.chunks;
+    const uint32_t whole_end = work.handed && ahead > 0 ? max(pos, end - ahead) : end,
+                   whole = work.handed && behind > 0 ? min(whole_end, pos + work.chunks - behind) : pos;
+#pragma unroll 1
+    for (uint32_t turn = 0; turn < 3; ++turn) {
+        uint32_t at = turn == 0 ? whole_end : turn == 1 ? whole : pos;
+        const uint32_t to = turn == 0 ? end : turn == 1 ? whole_end : whole;
+        while (at < to) {
+            const Piece p = piece_at<bidirectional>(work, at, to);
+            f(p, replayed(p));
+            at += p.last - p.first;
+        }
     }
 }
 

@@ -96,6 +96,13 @@ void check(const GpuCase& c, unsigned seed = 1) {
 const DType types[] = {DType::bf16, DType::f16, DType::f32};
 const std::vector<double> mixed = {0.9, 1.0, 0.5, 1 - 1.0 / 256, 1e-4};
 
+// Of 32 heads every second one forgets nothing.
+std::vector<double> alibi_and_mask() {
+    std::vector<double> gamma;
+    for (int h = 0; h < 32; ++h) gamma.push_back(h % 2 ? 1 : std::exp(-std::exp2(-(h + 1) / 4.0)));
+    return gamma;
+}
+
 }  // namespace
 
 TEST_CASE("lightning-attention-2 on the GPU: any length, with and without decay", "[gpu][lightning]") {
@@ -113,9 +120,13 @@ TEST_CASE("lightning-attention-2 on the GPU: any length, with and without decay"
 TEST_CASE("lightning-attention-2 on the GPU: heads cut anywhere", "[gpu][lightning]") {
     if (!on_gpu()) return;
     for (const DType type : types) {
-        for (const int splits : {1, 2, 7, 12}) {
+        for (const int splits : {1, 2, 3, 7, 12}) {  // with three of four heads states are handed on
             for (const Index N : {65, 300, 700}) check({type, 2, 2, N, 64, 64, {0.999, 1.0}, true, 0, splits});
         }
+        for (const int splits : {2, 3, 4}) {
+            for (const Index N : {64, 65, 1000}) check({type, 1, 5, N, 128, 128, mixed, false, 0, splits});
+        }
+        check({type, 3, 32, 500, 128, 128, alibi_and_mask()});  // as planned
         // So many pieces of one head that their states are summed beforehand.
         check({type, 1, 1, 2176, 128, 128, {}, false, 0, 34});
         // Heads of several splits, as planned.
@@ -188,8 +199,9 @@ TEST_CASE("lightning-attention-2 on the GPU: the state carries one call over to 
         split_and_resume({type, 2, 2, 500, 128, 128, {0.999, 1.0}, false, 0, 7},
                          129);  // heads cut: the state reaches later pieces
         split_and_resume({type, 1, 2, 500, 96, 80, {0.9, 1e-3}, false, 0, 5}, 64);
-        split_and_resume({type, 1, 40, 1100, 64, 64}, 1000);           // as planned
-        split_and_resume({type, 2, 2, 130, 130, 40, {0.9, 1.0}}, 61);  // FMA units
+        split_and_resume({type, 1, 5, 500, 128, 128, mixed, false, 0, 3}, 129);  // states handed on
+        split_and_resume({type, 1, 40, 1100, 64, 64}, 1000);                     // as planned
+        split_and_resume({type, 2, 2, 130, 130, 40, {0.9, 1.0}}, 61);            // FMA units
         // No tokens: the state stays.
         const GpuCase none{type, 1, 1, 0, 64, 64};
         const Tensor before = Tensor::full(DType::f32, {1, 1, 64, 64}, 3);
@@ -330,6 +342,7 @@ namespace {
 void small(DType type) {
     for (const Index width : {64, 128}) {
         check({type, 1, 2, 200, width, width, {0.9, 1.0}, false, 0, 3});
+        check({type, 1, 5, 300, width, width, mixed, false, 0, 3});
         check({type, 1, 1, 700, width, width, {}, false, 0, 11});
         check({type, 1, 1, 2176, width, width, {}, false, 0, 34});
     }

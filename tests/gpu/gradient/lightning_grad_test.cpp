@@ -79,7 +79,10 @@ TEST_CASE("gradient of lightning-attention-2 on the GPU: any widths, strides and
             check({type, 2, 3, 65, r, d, {0.99, 1.0, 0.2}});
             check({type, 2, 3, 150, r, d, {0.99, 1.0, 0.2}, true, 8, 5});
         }
-        for (const int splits : {1, 2, 7}) check({type, 2, 2, 300, 64, 64, {0.999, 1.0}, true, 0, splits});
+        for (const int splits : {1, 2, 3, 7}) check({type, 2, 2, 300, 64, 64, {0.999, 1.0}, true, 0, splits});
+        // States handed on from split to split.
+        for (const int splits : {2, 3, 4})
+            check({type, 1, 5, 500, 128, 128, {0.9, 1.0, 0.5, 0.99, 1e-4}, false, 0, splits});
         check({type, 1, 1, 1500, 64, 64, {}, false, 0, 23});
     }
 }
