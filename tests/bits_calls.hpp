@@ -164,7 +164,7 @@ private:
     // On the CPU everything of these calls keeps it, whether it is asked or not.
     template <class O>
     void put_deterministic(O& o, const Kind& kind) {
-        if (on_gpu_) o.deterministic = kind.prefix ? "prefix" : "run";
+        if (on_gpu_) o.deterministic = kind.prefix ? "prefix" : "alone";
         else if (kind.prefix && coin()) o.deterministic = "prefix";
     }
 };

@@ -128,7 +128,7 @@ typedef struct causeway_causal_options {
     int32_t inplace;              /* not 0: the last states are written to where the first ones came from, in `state` */
     int64_t checkpoint_every;     /* not 0: the states after so many tokens, twice so many ... of each sequence */
     causeway_tensor* checkpoints; /* where those go, [checkpoints, h, r, d] */
-    const char* deterministic;    /* "run", "prefix", or NULL: what the method keeps */
+    const char* deterministic;    /* "run", "alone", "prefix", or NULL: what the method keeps */
 } causeway_causal_options;
 
 /* state: after the last token, of methods that carry one; NULL: not wanted. */

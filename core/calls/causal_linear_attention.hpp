@@ -23,7 +23,7 @@ struct CausalOptions {
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
     bool inplace = false;
     Index checkpoint_every = 0;
-    std::string deterministic;  // "run", "prefix" or neither
+    std::string deterministic;  // "run", "alone", "prefix" or none of them
     Precision precision = default_precision;
 };
 
@@ -69,8 +69,9 @@ std::vector<Option<S>> of_both_causal_calls() {
                                 "method = \"fleet\", state = zeros(4, 2, 8, 8), "
                                 "state_indices = {3}"),
         deterministic_option<S>(
-            "\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do not depend on later "
-            "tokens, on N and on the batch, for methods that keep that; with either \"auto\" is lightning-attention-2",
+            "\"run\": the same bits in every run; \"alone\": a packed sequence has those of a call on it alone; "
+            "\"prefix\": outputs up to a token do not depend on later tokens, on N and on the batch, for methods that "
+            "keep that; with any of them \"auto\" is lightning-attention-2",
             "what the method keeps; \"auto\" may be another method in another run"),
         {.name = "precision",
          .member = &S::precision,

@@ -89,8 +89,9 @@ std::vector<Option<S>> of_general_states() {
     return {
         inplace_option<S>("state = zeros(1, 2, 8, 8), inplace = true"),
         checkpoint_every_option<S>("checkpoint_every = 32"),
-        deterministic_option<S>("\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do "
-                                "not depend on later tokens, on N and on the batch; every mode keeps both",
+        deterministic_option<S>("\"run\": the same bits in every run; \"alone\": a packed sequence has those of a "
+                                "call on it alone; \"prefix\": outputs up to a token do not depend on later tokens, "
+                                "on N and on the batch; every mode keeps all",
                                 nullptr),
     };
 }

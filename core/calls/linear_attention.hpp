@@ -25,7 +25,8 @@ struct LinearOptions {
     std::vector<Index> state_indices;  // counted from 0; in the shell from 1
     bool inplace = false;
     Index checkpoint_every = 0;
-    std::string deterministic = std::is_same_v<Tensor, causeway::Tensor> ? "prefix" : "run";  // on a GPU it costs time
+    std::string deterministic =
+        std::is_same_v<Tensor, causeway::Tensor> ? "prefix" : "alone";  // on a GPU it costs time
     std::optional<Tensor> A_log, dt_bias;
     std::optional<double> lower_bound;
     std::optional<Tensor> norm_weight, norm_gate;
@@ -214,8 +215,9 @@ std::vector<Option<S>> of_linear_sequences(const char* mode, bool prefix_on_gpu)
             "where packed sequences begin and end: n + 1 offsets from 0 to N, with batch 1; states are "
             "then [n, h, d_k, d_v]"),
         deterministic_option<S>(
-            "\"run\": the same bits in every run; \"prefix\": besides, outputs up to a token do not depend on later "
-            "tokens and gates, on N and on the batch; every mode keeps both, on a GPU \"parallel\" the first alone",
+            "\"run\": the same bits in every run; \"alone\": a packed sequence has those of a call on it alone; "
+            "\"prefix\": outputs up to a token do not depend on later tokens and gates, on N and on the batch; every "
+            "mode keeps all, on a GPU \"parallel\" not the last",
             nullptr, prefix_on_gpu),
     };
 }

@@ -20,15 +20,16 @@ Option<S> state_indices_option(const char* text, const char* example) {
     return {.name = "state_indices", .member = &S::state_indices, .text = text, .standard = "none", .example = example};
 }
 
-// What a call may promise of its bits: the same in every run; or besides, up to a token, whatever comes after it and
-// stands beside it.
-inline std::vector<std::string> determinisms() { return {"run", "prefix"}; }
+// What a call may promise of its bits: the same in every run; besides, for a packed sequence those of a call on it
+// alone; or up to a token the same whatever comes after it and stands beside it.
+inline std::vector<std::string> determinisms() { return {"run", "alone", "prefix"}; }
 // Throws Error for any other promise. The list is made only then: a step allocates nothing.
 inline void check_determinism(const std::string& promise) {
-    if (promise != "run" && promise != "prefix") kit::check_choice("deterministic", promise, determinisms());
+    if (promise != "run" && promise != "alone" && promise != "prefix")
+        kit::check_choice("deterministic", promise, determinisms());
 }
 
-// prefix_on_gpu: whether the call keeps the second on a GPU.
+// prefix_on_gpu: whether the call keeps "prefix" on a GPU.
 template <class S>
 Option<S> deterministic_option(const char* text, const char* standard, bool prefix_on_gpu = false) {
     return {.name = "deterministic",

@@ -4,6 +4,7 @@
 // with the same call on FMA units in Float32 (outputs and states: token by token), of which the tests hold small sizes
 // to the definition in Float64. experiments/peers/flash_qla.py runs the peers on the same rows, in the same job.
 //
+// Forward calls have deterministic = "run", which cuts packed sequences by the load of all of them, and "prefix".
 // Times are those of calls in a queue, launches and allocations included, and of replays of a CUDA graph of the call.
 //
 //   bench_flash_qla                      all rows

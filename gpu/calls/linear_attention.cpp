@@ -268,13 +268,14 @@ void run(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
 }
 
 // Queues all packed sequences together. False where the kernels of the mode do not take them so.
-bool run_packed(const GatedArgs& a, const causeway::gated::Sizes& n, const LinearOptions& o) {
+bool run_packed(GatedArgs a, const causeway::gated::Sizes& n, const LinearOptions& o) {
     if (n.sequences.empty() || o.checkpoint_every > 0 || gated::is_causal(a, n, o)) return false;
     const bool prefix = gated::keeps_prefix(o);
     const GatedForm& form = gated_form(o.mode, a, prefix);
     const auto bytes = prefix ? form.prefix_workspace : form.packed_workspace;
     const auto run = prefix ? form.run_prefix : form.run_packed;
     if (!run) return false;
+    a.cut_together = o.deterministic == "run";
     run_together(a, {o.cu_seqlens.data(), static_cast<Index>(o.cu_seqlens.size()) - 1}, bytes, run, o.stream);
     return true;
 }

@@ -33,7 +33,8 @@ struct LinearResult {
 // than those of v and not those of k, the heads of v that share both theirs are computed together, call after call. A
 // packed sequence, and what lies between two checkpoints, has the bits of a call of its
 // own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
-// (gpu/gated/registry.hpp). deterministic is "run" by itself. With "prefix" no bit of an output depends on later tokens
+// (gpu/gated/registry.hpp). deterministic is "alone" by itself. With "run" packed sequences are cut together
+// (GatedArgs::cut_together). With "prefix" no bit of an output depends on later tokens
 // and gates, N, the batch, the heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores
 // with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. A CUDA graph may capture the
 // call where check_gates is false, and keeps which sequences there are. Throws Error naming the argument, OutOfMemory.

@@ -35,17 +35,21 @@ std::size_t bytes_of(const GatedArgs& a, const gated_delta::PackedPlan& p) {
     return most;
 }
 
-// fixed: with splits at fixed places.
-std::size_t packed_workspace(const GatedArgs& a, const Sequences& sequences, bool fixed) {
-    check_args(a);
-    if (no_tokens(a)) return 0;
-    return bytes_of(a, gated_delta::packed_plan_of(a, sequences, fixed));
+// As packed sequences that are not at fixed places are cut.
+gated_delta::PackedCut cut_of(const GatedArgs& a) {
+    return a.cut_together ? gated_delta::PackedCut::together : gated_delta::PackedCut::alone;
 }
 
-void run_packed(const GatedArgs& a, const Sequences& sequences, bool fixed, cudaStream_t stream) {
+std::size_t packed_workspace(const GatedArgs& a, const Sequences& sequences, gated_delta::PackedCut how) {
+    check_args(a);
+    if (no_tokens(a)) return 0;
+    return bytes_of(a, gated_delta::packed_plan_of(a, sequences, how));
+}
+
+void run_packed(const GatedArgs& a, const Sequences& sequences, gated_delta::PackedCut how, cudaStream_t stream) {
     check_args(a);
     if (no_tokens(a)) return;
-    const gated_delta::PackedPlan p = gated_delta::packed_plan_of(a, sequences, fixed);
+    const gated_delta::PackedPlan p = gated_delta::packed_plan_of(a, sequences, how);
     check_workspace(a, bytes_of(a, p));
     gated_delta::run_packed_hopper(a, p, stream);
 }
@@ -101,19 +105,19 @@ void delta_hopper_outputs(const GatedArgs& a, bool goes_on, cudaStream_t stream)
 }
 
 std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences) {
-    return packed_workspace(a, sequences, false);
+    return packed_workspace(a, sequences, cut_of(a));
 }
 
 void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream) {
-    run_packed(a, sequences, false, stream);
+    run_packed(a, sequences, cut_of(a), stream);
 }
 
 std::size_t delta_hopper_prefix_workspace(const GatedArgs& a, const Sequences& sequences) {
-    return packed_workspace(a, sequences, true);
+    return packed_workspace(a, sequences, gated_delta::PackedCut::fixed);
 }
 
 void delta_hopper_prefix(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream) {
-    run_packed(a, sequences, true, stream);
+    run_packed(a, sequences, gated_delta::PackedCut::fixed, stream);
 }
 
 }  // namespace causeway::gpu

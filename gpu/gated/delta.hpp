@@ -45,7 +45,8 @@ void delta_hopper_states(const GatedArgs& a, bool goes_on, float* after, cudaStr
 void delta_hopper_outputs(const GatedArgs& a, bool goes_on, cudaStream_t stream);
 
 // The same for packed sequences, all in one launch of each kernel, or a few where their maps would take more than a
-// quarter of a gigabyte: to the bit what calls on each alone give. A CUDA graph keeps which sequences there are.
+// quarter of a gigabyte: to the bit what calls on each alone give, or with cut_together cut so that all of them take
+// the least time. A CUDA graph keeps which sequences there are.
 std::size_t delta_hopper_packed_workspace(const GatedArgs& a, const Sequences& sequences);
 void delta_hopper_packed(const GatedArgs& a, const Sequences& sequences, cudaStream_t stream);
 

@@ -32,6 +32,7 @@ struct GatedArgs {
     float scale = 1;
     Projection projection;  // where given, g is null
     float length_eps = 0;  // above 0 q and k are first divided by √(Σ x² + length_eps), where a form can (registry.hpp)
+    bool cut_together = false;  // packed sequences need not have the bits of calls on each alone
     Workspace workspace;
 };
 

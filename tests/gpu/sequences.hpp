@@ -13,12 +13,13 @@ constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
 struct Problem {
     Tensor q, k, v;
     LinearOptions options;
-    bool prefix = false;  // deterministic = "prefix" on the GPU too
+    bool prefix = false;    // deterministic = "prefix" on the GPU too
+    bool together = false;  // "run" there
 
     gpu::LinearOptions on_gpu() const {
         gpu::LinearOptions o;
         o.update = options.update, o.mode = options.mode, o.scale = options.scale;
-        o.deterministic = prefix ? "prefix" : "run";
+        o.deterministic = prefix ? "prefix" : together ? "run" : "alone";
         if (options.log_decay) o.log_decay = gpu::Tensor(options.log_decay->to(DType::f32));
         if (options.beta) o.beta = gpu::Tensor(options.beta->to(DType::f32));
         if (options.state) o.state = gpu::Tensor(options.state->to(DType::f32));

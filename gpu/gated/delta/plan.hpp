@@ -91,8 +91,11 @@ struct Plan : Blocks {
     Group group() const;
 };
 
-// Each packed sequence is cut as a call on it alone cuts it, so that it has its bits, or into splits of fixed_chunks;
-// groups are as large as a workspace of a quarter of a gigabyte allows.
+// How packed sequences are cut: each as a call on it alone cuts it, so that it has its bits; into splits of
+// fixed_chunks, where nothing but the tokens before a split decides how it starts; or as all of them together take the
+// least time.
+enum class PackedCut { alone, fixed, together };
+// Groups are as large as a workspace of a quarter of a gigabyte allows.
 struct PackedPlan : Blocks {
     std::vector<Group> groups;
 };
@@ -114,8 +117,7 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group);
 
 // As many splits as take the least time on this device, as far as the sizes tell.
 Plan plan_of(const GatedArgs& a);
-// fixed: with splits at fixed places; nothing but the tokens before a split decides how it starts.
-PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, bool fixed = false);
+PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, PackedCut how);
 
 // The same in steps.
 Plan steps_plan_of(const GatedArgs& a, bool goes_on);

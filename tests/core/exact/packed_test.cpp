@@ -288,11 +288,12 @@ TEST_CASE("what a call promises of its bits is checked by name", "[exact]") {
     CHECK(with("auto", "prefix") == "");
     CHECK(with("fleet", "prefix") == "");
     CHECK(with("vanilla", "run") == "");
+    CHECK(with("vanilla", "alone") == "");
     CHECK(with("vanilla", "prefix")
               .rfind("deterministic: \"prefix\", which the method \"vanilla\" does not keep, "
                      "expected one of \"row-based\"",
                      0) == 0);
-    CHECK(with("auto", "always") == "deterministic: \"always\", expected one of \"run\", \"prefix\"");
+    CHECK(with("auto", "always") == "deterministic: \"always\", expected one of \"run\", \"alone\", \"prefix\"");
     CHECK(with("auto", "", -1) == "checkpoint_every: -1, expected 1 or more, or 0 for none");
     CHECK(with("vanilla", "", 2) == "state: the method \"vanilla\" carries no state");
     CausalOptions o;

@@ -1,5 +1,7 @@
 // Packed sequences of awkward lengths, which the kernels for tensor cores take in one launch: to the bit what calls
 // with each sequence alone give, whatever its neighbours are.
+#include <map>
+
 #include "gpu/calls/general_linear_attention.hpp"
 #include "gpu/gated/delta/plan.hpp"
 #include "gpu/gated/rounds.hpp"
@@ -59,6 +61,34 @@ TEST_CASE("packed sequences on tensor cores: heads that never forget", "[gpu][gp
         c.options.cu_seqlens = offsets;
         CAPTURE(update);
         check_alone(c, DType::bf16, run(c, DType::bf16, c.on_gpu()));
+    }
+}
+
+TEST_CASE("packed sequences that are cut together", "[gpu][gpu-packed]") {
+    if (!on_hopper()) return;
+    const Poison poison;
+    const std::vector<Index> some_lengths[] = {{3000, 1, 0, 700, 64, 1025}, {500, 500, 500, 500, 500}, {4097}};
+    const std::array<Index, 3> heads[] = {{2, 2, 2}, {2, 2, 4}, {4, 2, 2}};
+    unsigned seed = 2500;
+    for (const char* update : {"gated_delta", "delta", "gated"}) {
+        for (std::size_t i = 0; i < std::size(some_lengths); ++i) {
+            const std::vector<Index> offsets = offsets_of(some_lengths[i]);
+            const DType type = i == 1 ? DType::f16 : DType::bf16;
+            const Index dv = i == 1 ? 72 : 128;
+            Problem c = make(update, false, heads[i], offsets.back(), 64, dv, type, seed += 10, 1,
+                             static_cast<Index>(some_lengths[i].size()));
+            c.together = true, c.options.cu_seqlens = offsets;
+            // The first head has gates that forget, the others hardly any.
+            for (Index t = offsets.back(); c.options.log_decay && t < c.options.log_decay->size(); ++t)
+                c.options.log_decay->set(t, c.options.log_decay->get(t) * 1e-4);
+            CAPTURE(update, i, seed);
+            const gpu::LinearResult got = run(c, type, c.on_gpu()), again = run(c, type, c.on_gpu());
+            CHECK(same_bits(got.O.cpu(), again.O.cpu()));
+            CHECK(same_bits(got.state.cpu(), again.state.cpu()));
+            const LinearResult want = linear_attention(c.q, c.k, c.v, c.options);
+            CHECK(relative_error(got.O.cpu(), want.O) <= bound(type));
+            CHECK(relative_error(got.state.cpu(), want.state) <= bound(type));
+        }
     }
 }
 
@@ -239,7 +269,7 @@ TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {
     a.H = 32, a.N = offsets.back(), a.dk = 128, a.dv = 128;
     float some = 0;
     a.beta = &some, a.state = &some;
-    const auto plan = gpu::gated_delta::packed_plan_of(a, {offsets.data(), 7});
+    const auto plan = gpu::gated_delta::packed_plan_of(a, {offsets.data(), 7}, gpu::gated_delta::PackedCut::alone);
     REQUIRE(plan.groups.size() == 1);
     const auto& group = plan.groups[0];
     CHECK(group.first == 1);
@@ -278,6 +308,43 @@ TEST_CASE("the walks over packed sequences", "[gpu][gpu-packed]") {
     CHECK(leads > 0);
 }
 
+TEST_CASE("how packed sequences are cut together", "[gpu][gpu-packed]") {
+    if (!on_hopper()) return;
+    using gpu::gated_delta::PackedCut;
+    gpu::GatedArgs a;
+    float some = 0;
+    a.dk = a.dv = 128, a.gates = 1, a.g = a.beta = &some, a.state = &some;
+    const auto plan = [&](Index heads, const std::vector<Index>& lengths, PackedCut how) {
+        const std::vector<Index> offsets = offsets_of(lengths);
+        a.H = heads, a.N = offsets.back();
+        return gpu::gated_delta::packed_plan_of(a, {offsets.data(), static_cast<Index>(lengths.size())}, how);
+    };
+    // Eight texts of 32 heads busy a GPU as they are; alone each is cut.
+    const std::vector<Index> eight(8, 4096);
+    CHECK(plan(32, eight, PackedCut::together).groups.at(0).outputs == 8);
+    CHECK(plan(32, eight, PackedCut::alone).groups.at(0).outputs > 8);
+    // Of one head all but the short ones are cut; each split and part is there once.
+    const std::vector<Index> uneven{9000, 0, 64, 3000, 1, 6400};
+    for (const Index heads : {1, 2, 8, 60}) {
+        CAPTURE(heads);
+        const auto p = plan(heads, uneven, PackedCut::together);
+        REQUIRE(p.groups.size() == 1);
+        const auto& group = p.groups[0];
+        REQUIRE(group.walks.size() == static_cast<std::size_t>(group.outputs + group.parts + group.cut));
+        std::map<std::uint32_t, std::uint32_t> met;
+        for (Index i = 0; i < group.outputs; ++i) {
+            const auto& w = group.walks[static_cast<std::size_t>(i)];
+            CHECK(w.index < w.splits);
+            CHECK(w.splits <= (w.tokens + 63) / 64);
+            ++met[w.first * 200 + w.index];
+        }
+        for (const auto& [walk, times] : met) CHECK(times == 1);
+        CHECK(static_cast<Index>(met.size()) == group.outputs);
+        CHECK(group.leads == 0);
+        if (heads == 1) CHECK(group.cut == 3);
+    }
+}
+
 TEST_CASE("packed sequences whose maps need more than one group of launches", "[gpu][gpu-packed]") {
     if (!on_hopper()) return;
     const Poison poison;
@@ -297,7 +364,8 @@ TEST_CASE("packed sequences whose maps need more than one group of launches", "[
     a.H = H, a.N = N, a.dk = a.dv = d, a.gates = 1;
     float some = 0;
     a.g = a.beta = &some, a.state = &some;
-    CHECK(gpu::gated_delta::packed_plan_of(a, {o.cu_seqlens.data(), sequences}).groups.size() > 1);
+    CHECK(gpu::gated_delta::packed_plan_of(a, {o.cu_seqlens.data(), sequences}, gpu::gated_delta::PackedCut::alone)
+              .groups.size() > 1);
     const gpu::LinearResult got = gpu::linear_attention(q, k, v, o);
     const Tensor O = got.O.cpu(), state = got.state.cpu(), Q = q.cpu(), K = k.cpu(), V = v.cpu();
     for (const Index i : {Index{0}, Index{1}, Index{80}, Index{120}, sequences - 1}) {

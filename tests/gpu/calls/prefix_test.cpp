@@ -194,7 +194,8 @@ TEST_CASE("prefix and where splits lie", "[gpu-prefix]") {
         for (const int gates : {0, 1}) {
             gpu::GatedArgs a;
             a.H = H, a.N = offsets.back(), a.dk = a.dv = 16, a.gates = gates, a.beta = a.state = &some;
-            const auto plan = gpu::gated_delta::packed_plan_of(a, {offsets.data(), 5}, true);
+            const auto plan =
+                gpu::gated_delta::packed_plan_of(a, {offsets.data(), 5}, gpu::gated_delta::PackedCut::fixed);
             REQUIRE(plan.groups.size() == 1);
             const auto& group = plan.groups[0];
             CHECK(group.each == 32);
@@ -218,8 +219,8 @@ TEST_CASE("prefix is refused where it is not kept", "[gpu][gpu-prefix]") {
               gpu::linear_attention_grad(moved(c.q, DType::f32), moved(c.k, DType::f32), v, v, c.on_gpu());
           }) == "deterministic: \"prefix\", which the gradient on the GPU does not keep, expected \"run\"");
     gpu::LinearOptions o = c.on_gpu();
-    CHECK(gpu::LinearOptions{}.deterministic == "run");
+    CHECK(gpu::LinearOptions{}.deterministic == "alone");
     o.deterministic = "always";
     CHECK(message_of([&] { run(c, DType::f32, o); }) ==
-          "deterministic: \"always\", expected one of \"run\", \"prefix\"");
+          "deterministic: \"always\", expected one of \"run\", \"alone\", \"prefix\"");
 }
