@@ -1,23 +1,29 @@
 #!/usr/bin/env python3
-"""flash-qla on the 203 configurations of its own benchmark, beside bench_flash_qla in one job, row by row.
+"""flash-qla, fla and FlashInfer on the 203 configurations of FlashQLA's benchmark, beside bench_flash_qla, row by row.
 
-Optional: needs PyTorch with CUDA and flash-qla (with tilelang); flash-linear-attention where it is asked for. Without
-them it says so and ends.
+Optional: needs PyTorch with CUDA and the peers that are asked for: flash-qla (with tilelang), flash-linear-attention,
+FlashInfer (with nvidia-cutlass-dsl). Without them it says so and ends.
 
     ./lab build gpu
     python3 experiments/peers/flash_qla.py                      all rows
     python3 experiments/peers/flash_qla.py forward | backward   these
       --only TEXT       rows whose model and lengths contain it
-      --peers LIST      flash-qla (the default), or flash-qla,fla
+      --peers LIST      flash-qla (the default), fla, flashinfer, with commas between them
       --ours PROGRAM    build/gpu/bench_flash_qla
       --csv FILE        the table as CSV, too
 
-A peer's outputs are compared first, with the recurrence in Float64 on the first 256 tokens of the first sequence. The
-time of either is the lesser of the median of graph replays and that of plain calls in a queue. Ours are calls of the
-public functions: as a call is by itself, and with deterministic = "prefix", where the better one counts and all are
-printed. FlashQLA's backward pass is given sums of gates and inverses of its forward pass; ours computes all from
-the inputs. Its tensors have tokens before heads, ours heads before tokens. Kernels of peers are compiled in several
-processes before anything is timed: minutes.
+A peer's outputs are compared first, with the recurrence in Float64 on the first 256 tokens of the first sequence, and
+on the last 256 tokens of the last one with those of the first peer. The time of either is the lesser of the median of
+graph replays and that of plain calls in a queue. Ours are calls of the public functions, with deterministic = "run" and
+with "prefix", where the better one counts and all are printed. Peers' backward passes are given sums of gates and
+inverses of their forward passes; ours computes all from the inputs. Peers have tokens before heads, ours heads before
+tokens. Kernels of peers are compiled in several processes before anything is timed: minutes. fla tunes its kernels in
+the run itself, at the first row of a head count.
+
+FlashInfer has the forward pass alone. It is called as its public chunk_gated_delta_rule, with use_cp="auto": on Hopper
+it splits sequences among multiprocessors where heads * sequences are under half of their count. It is given the exact
+length of the longest sequence, which saves it blocks. Its gates are linear and its states have v before k: both are
+made before the clock starts. A peer that fails at a row says so in a line before the row, and has "-" in it.
 """
 import argparse
 import csv
@@ -36,9 +42,11 @@ parser.add_argument("--csv")
 parser.add_argument("--compile", help=argparse.SUPPRESS)
 options = parser.parse_args()
 peers = options.peers.split(",")
-if unknown := set(peers) - {"flash-qla", "fla"}:
-    raise SystemExit(f"--peers: {', '.join(sorted(unknown))}, expected flash-qla or flash-qla,fla")
+if unknown := set(peers) - {"flash-qla", "fla", "flashinfer"}:
+    raise SystemExit(f"--peers: {', '.join(sorted(unknown))}, expected of flash-qla, fla, flashinfer")
 os.environ["FLA_FLASH_QLA"] = "0"  # fla is timed for itself
+if options.compile:
+    os.environ["FLA_CACHE_RESULTS"] = "0"  # what fla tunes beside other processes is not kept
 sys.path.pop(0)  # the folder of this file, which is named as the package
 try:
     import torch
@@ -47,6 +55,8 @@ try:
     if "fla" in peers:
         from fla.ops.gated_delta_rule.chunk import chunk_gated_delta_rule_bwd as fla_bwd
         from fla.ops.gated_delta_rule.chunk import chunk_gated_delta_rule_fwd as fla_fwd
+    if "flashinfer" in peers:
+        from flashinfer.gdn_prefill import chunk_gated_delta_rule as flashinfer_forward
 except ImportError as reason:
     raise SystemExit(f"flash_qla.py: not here: {reason}")
 if not torch.cuda.is_available():
@@ -64,6 +74,7 @@ class Row:
         self.heads_k, self.heads = int(line["heads of k"]), int(line["heads of v"])
         self.tokens = [int(n) for n in line["tokens"].split()]
         self.line = line
+        self.last = None  # the outputs of the last 256 tokens, of the first peer
 
     def inputs(self):
         torch.manual_seed(1)
@@ -85,7 +96,7 @@ class Row:
         offsets = [0]
         for length in lengths:
             offsets.append(offsets[-1] + length)
-        x["offsets"] = torch.tensor(offsets, device="cuda", dtype=torch.int32)
+        x["offsets"], x["longest"] = torch.tensor(offsets, device="cuda", dtype=torch.int32), max(lengths)
         return x
 
 
@@ -93,6 +104,10 @@ def forward_of(peer, x):
     """A call of the peer's forward pass, and which of its results the outputs are."""
     shared = {"scale": SCALE, "initial_state": x["state"], "output_final_state": True, "cu_seqlens": x["offsets"]}
     inputs = [x[name] for name in ("q", "k", "v", "g", "beta")]
+    if peer == "flashinfer":
+        q, k, v, g, beta = (tensor[0] for tensor in inputs)
+        gate, shared["initial_state"] = g.exp(), x["state"].transpose(-1, -2).contiguous()
+        return lambda: flashinfer_forward(q, k, v, gate, beta, max_seqlen=x["longest"], **shared), 0
     if peer == "flash-qla":
         return lambda: flash_qla.chunk_gated_delta_rule_fwd(*inputs, output_h=False, auto_cp=True, **shared), 2
     return lambda: fla_fwd(*inputs, **shared), 1
@@ -158,16 +173,23 @@ def time_of(call):
 def run(peer, row):
     x = row.inputs()
     call, place = forward_of(peer, x)
-    error = error_of(call()[place], x)
+    outputs = call()[place].view_as(x["v"])
+    error, last = error_of(outputs, x), outputs[0, -256:].float()
+    if row.last is None:
+        row.last = last
+    apart = ((last - row.last).norm() / row.last.norm()).item()
+    error = apart if not apart <= error else error
     if row.given == "backward":
         call = backward_of(peer, x)
     return error, *time_of(call)
 
 
 def compile_all(rows):
-    """Every row once, the rows of a model in a process of their own; what they compile is kept on disk."""
-    models = list(dict.fromkeys((row.given, row.model) for row in rows))
-    started = [subprocess.Popen([sys.executable, __file__, given, "--only", model + " ", "--peers", options.peers,
+    """Every row once, the rows of a model in a process of their own; what they compile is kept on disk.
+    FlashInfer keeps nothing there: it compiles in the run, in seconds."""
+    kept = ",".join(peer for peer in peers if peer != "flashinfer")
+    models = list(dict.fromkeys((row.given, row.model) for row in rows)) if kept else []
+    started = [subprocess.Popen([sys.executable, __file__, given, "--only", model + " ", "--peers", kept,
                                  "--compile", options.csv_of_ours]) for given, model in models]
     for process, (given, model) in zip(started, models):
         if process.wait() != 0:
@@ -199,7 +221,8 @@ def main():
         print(next(line for line in file).strip())
         rows = read_rows(options.csv_of_ours)
     compile_all(rows)
-    print(f"PyTorch {torch.__version__}", *(f"{x} {sys.modules[x].__version__}" for x in ("flash_qla", "tilelang", "fla")
+    print(f"PyTorch {torch.__version__}", *(f"{x} {sys.modules[x].__version__}"
+                                           for x in ("flash_qla", "tilelang", "fla", "flashinfer", "cutlass")
                                            if x in sys.modules), torch.cuda.get_device_name())
     table, ratios = [], []
     print("| pass | model | lengths | ours | prefix | graph | prefix graph |", *(f"{p} | plain | error |" for p in peers), "ratio |")
@@ -208,27 +231,36 @@ def main():
         ours = [float(row.line[name]) for name in times_of_ours if row.line[name] != "-"]
         cells, best = [], math.inf
         for peer in peers:
+            cells += ["-", "-", "-"]
+            if peer == "flashinfer" and row.given == "backward":
+                continue
             try:
                 error, replay, plain = run(peer, row)
             except Exception as reason:  # a peer that cannot run a row does not end the others
-                cells += [type(reason).__name__, "", ""]
-                print(f"{peer}: {reason}", file=sys.stderr)
+                words = " ".join(f"{type(reason).__name__}: {reason}".split())
+                print(f"{peer} failed: {row.given}, {row.model}, {row.lengths}: {words[:400]}", flush=True)
                 continue
-            cells += [f"{replay:.4f}" if replay else "-", f"{plain:.4f}", f"{error:.1e}"]
-            if error <= 1e-2:
-                best = min(best, plain, replay or math.inf)
+            cells[-3:] = [f"{replay:.4f}" if replay else "-", f"{plain:.4f}", f"{error:.1e}"]
+            if not error <= 1e-2:
+                print(f"{peer} is wrong: {row.given}, {row.model}, {row.lengths}: error {error:.1e}", flush=True)
+                continue
+            time = min(plain, replay or math.inf)
+            ratios.append((row.given, peer, time / min(ours)))
+            best = min(best, time)
         ratio = best / min(ours)
-        ratios += [(row.given, ratio)] if math.isfinite(ratio) else []
+        ratios += [(row.given, "all", ratio)] if math.isfinite(ratio) else []
         text = f"{ratio:.2f}" if ratio >= 1 else f"**{ratio:.2f}**"
         line = [row.given, row.model, row.lengths, *(row.line[name] for name in times_of_ours), *cells]
         table.append([*line, f"{ratio:.3f}"])
         print("|", " | ".join([*line, text]), "|", flush=True)
     for given in ("forward", "backward"):
-        of = [ratio for name, ratio in ratios if name == given]
-        if of:
-            mean = math.exp(statistics.fmean(math.log(x) for x in of))
-            print(f"{given}: {len(of)} rows, ours fastest in {sum(x >= 1 for x in of)}, least ratio {min(of):.2f}, "
-                  f"geometric mean {mean:.2f}")
+        for peer in (*peers, "all") if len(peers) > 1 else ("all",):
+            of = [ratio for *name, ratio in ratios if name == [given, peer]]
+            if of:
+                mean = math.exp(statistics.fmean(math.log(x) for x in of))
+                beside = "" if peer == "all" else f", {peer} alone"
+                print(f"{given}{beside}: {len(of)} rows, ours fastest in {sum(x >= 1 for x in of)}, "
+                      f"least ratio {min(of):.2f}, geometric mean {mean:.2f}")
     if options.csv:
         with open(options.csv, "w", newline="") as file:
             columns = ["pass", "model", "lengths", "ours", "ours prefix", "ours graph", "ours prefix graph"]
