@@ -29,6 +29,9 @@ inline void check_determinism(const std::string& promise) {
         kit::check_choice("deterministic", promise, determinisms());
 }
 
+// Whether workers that share a call are to give the bits of one.
+inline bool asks_for_bits_of_one(const std::string& promise) { return promise == "alone" || promise == "prefix"; }
+
 // prefix_on_gpu: whether the call keeps "prefix" on a GPU.
 template <class S>
 Option<S> deterministic_option(const char* text, const char* standard, bool prefix_on_gpu = false) {

@@ -202,7 +202,7 @@ ShardedCausalResult forward_on_ranks(const Tensor& B, const Tensor& C, const Ten
     const exact::Method& method = causal_method(B, C, V, own);
     const DType compute = n.dtype == DType::f64 ? DType::f64 : DType::f32;
     const Index count = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
-    const bool same_bits = o.deterministic == "prefix";
+    const bool same_bits = calls::asks_for_bits_of_one(o.deterministic);
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty();
     const sharded::Agreed agreed = sharded::agreed_exchange(
         team, sharding, same_bits, count * n.heads, call_of(false), o.cu_seqlens,
@@ -273,7 +273,7 @@ ShardedCausalGradient gradient_on_ranks(const Tensor& B, const Tensor& C, const 
     refuse(o);
     const bool packed = !o.cu_seqlens.empty();
     const CausalOptions here = sharded::own_options(team, call_of(true), o, B, C);
-    const bool same_bits = o.deterministic == "prefix";
+    const bool same_bits = calls::asks_for_bits_of_one(o.deterministic);
     const Index sequences = packed ? static_cast<Index>(o.cu_seqlens.size()) - 1 : n.batch;
     const bool may_forget = sharded::may_forget(sharding, same_bits) && !o.decay.empty() && !o.normalize;
     gradient::check_causal_grad(B, C, V, dO, here);

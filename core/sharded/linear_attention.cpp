@@ -189,7 +189,7 @@ ShardedLinearResult forward_on_ranks(const Tensor& q, const Tensor& k, const Ten
     refuse(o);
     const LinearOptions own = sharded::own_options(team, call_of(false), o, q, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
-    const bool same_bits = o.deterministic == "prefix";
+    const bool same_bits = calls::asks_for_bits_of_one(o.deterministic);
     const bool may_forget = sharded::may_forget(sharding, same_bits) && size.gates > 0;
     const sharded::Agreed agreed =
         sharded::agreed_exchange(team, sharding, same_bits, size.state_shape[0] * size.heads, call_of(false),
@@ -231,7 +231,7 @@ ShardedLinearGradient gradient_on_ranks(const Tensor& q, const Tensor& k, const 
     const LinearOptions own = sharded::own_options(team, call_of(true), o, q, k);
     const gated::Sizes size = gated::check_sizes(q, k, v, own);
     gradient::check_linear_grad(size, v, dO, own, dstate);
-    const bool same_bits = o.deterministic == "prefix";
+    const bool same_bits = calls::asks_for_bits_of_one(o.deterministic);
     const bool may_forget = sharded::may_forget(sharding, same_bits) && size.gates > 0;
     const sharded::Agreed agreed =
         sharded::agreed_exchange(team, sharding, same_bits, size.state_shape[0] * size.heads, call_of(true),

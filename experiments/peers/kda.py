@@ -3,16 +3,16 @@
 
 Optional: needs PyTorch with CUDA and the peers that are asked for: nvidia-cudnn-frontend (1.32 was tried), fla-core.
 
-    python3 experiments/peers/kda.py [N ...]      8192 2048; one sequence, 32 heads, d = 128, BFloat16, states in and out
+    python3 experiments/peers/kda.py [N ...]      8192 2048; one sequence, 32 heads, d = 128, BFloat16, with states
       --peers LIST                                cudnn (the default), fla, with a comma between them
       --gates LIST                                slow, middle, steep (the default is slow,steep)
 
 q and k have length 1, gates are log decays of each key channel in Float32, beta is Float32 in (0, 1). Gates: steep,
 -5 sigmoid(x), for which cuDNN's kernels are made: they divide by products of 16 gates; middle, logsigmoid(x); slow,
 -0.1 |x|. How long cuDNN's forward pass takes hangs on them: it cuts the sequence and begins each piece as far back as
-the slowest channel of a head reaches. cuDNN's kernels are launched alone, with outputs made before. fla is told that its
-gates are bounded; its backward pass is given sums of its forward pass. Outputs and gradients are compared with the
-recurrence in Float64 and its derivative by autograd on 256 tokens, outputs of what is timed on their first 256 tokens.
+the slowest channel of a head reaches. cuDNN's kernels are launched by themselves, with outputs made before. fla is told
+that its gates are bounded; its backward pass is given sums of its forward pass. Outputs and gradients are compared with
+the recurrence in Float64 and its derivative by autograd on 256 tokens, outputs of what is timed on their first 256.
 Ours: build/gpu/bench_gated time channels, build/gpu/bench_gated_gradient.
 """
 import argparse
@@ -164,30 +164,46 @@ def say_failed(name, what, reason):
     print(f"{name} failed: {what}:", " ".join(f"{type(reason).__name__}: {reason}".split())[:400], flush=True)
 
 
-print("PyTorch", torch.__version__, torch.cuda.get_device_name())
-for kind in options.gates.split(","):
-    x = problem(256, kind)
-    o, S, grads = wanted(x)
-    for name in options.peers.split(","):
-        try:
-            (got, state), gots = peers[name](x)[2]()
-            torch.cuda.synchronize()
-            print(f"errors, 256 tokens, {kind}, {name}: o {relative(got, o):.1e}, state {relative(state, S):.1e},",
-                  ", ".join(f"{n} {relative(a, b):.1e}" for n, a, b in zip(names, gots, grads)), flush=True)
-        except Exception as reason:
-            say_failed(name, f"256 tokens, {kind}", reason)
-print("| gates | N | peer | forward graph | plain | backward graph | plain | error of 256 tokens |\n|" + "---|" * 8)
-for kind in options.gates.split(","):
-    for N in options.sizes:
-        x = problem(N, kind)
-        with torch.no_grad():
-            want = recurrence({n: t.double() if n != "offsets" else t for n, t in x.items()}, 256)[0]
+def check(kind, name, x, truth):
+    """Outputs, state and gradients of a small problem, as relative errors."""
+    (o, S), gradients = peers[name](x)[2]()
+    torch.cuda.synchronize()
+    errors = [relative(o, truth[0]), relative(S, truth[1]), *(relative(a, b) for a, b in zip(gradients, truth[2]))]
+    words = ", ".join(f"{n} {e:.1e}" for n, e in zip(("o", "state", *names), errors))
+    print(f"errors, 256 tokens, {kind}, {name}:", words, "" if max(errors) <= 2e-2 else "WRONG", flush=True)
+
+
+def time_row(kind, N, name, x, want):
+    forward, backward, results = peers[name](x)
+    error = relative(results()[0][0][:256], want)
+    with torch.no_grad():
+        times = (*time_of(forward), *time_of(backward))
+    wrong = "" if error <= 1e-2 else " WRONG"
+    print(f"| {kind} | {N} | {name} |", " | ".join(times), f"| {error:.1e}{wrong} |", flush=True)
+
+
+def main():
+    print("PyTorch", torch.__version__, torch.cuda.get_device_name())
+    for kind in options.gates.split(","):
+        x = problem(256, kind)
+        truth = wanted(x)
         for name in options.peers.split(","):
             try:
-                forward, backward, results = peers[name](x)
-                error = relative(results()[0][0][:256], want)
-                with torch.no_grad():
-                    there = time_of(forward)
-                print(f"| {kind} | {N} | {name} |", " | ".join((*there, *time_of(backward))), f"| {error:.1e} |", flush=True)
+                check(kind, name, x, truth)
             except Exception as reason:
-                say_failed(name, f"{N} tokens, {kind}", reason)
+                say_failed(name, f"256 tokens, {kind}", reason)
+    print("| gates | N | peer | forward graph | plain | backward graph | plain | error of 256 tokens |\n|" + "---|" * 8)
+    for kind in options.gates.split(","):
+        for N in options.sizes:
+            x = problem(N, kind)
+            with torch.no_grad():
+                want = recurrence({n: t.double() if n != "offsets" else t for n, t in x.items()}, 256)[0]
+            for name in options.peers.split(","):
+                try:
+                    time_row(kind, N, name, x, want)
+                except Exception as reason:
+                    say_failed(name, f"{N} tokens, {kind}", reason)
+
+
+if __name__ == "__main__":
+    main()

@@ -30,14 +30,14 @@ struct LinearResult {
 // everything is queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on
 // tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
 // Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU; where heads of q are fewer
-// than those of v and not those of k, the heads of v that share both theirs are computed together, call after call. A
-// packed sequence, and what lies between two checkpoints, has the bits of a call of its
+// than those of v and not those of k, the heads of v that share both theirs are computed together, call after call.
+// What lies between two checkpoints, and a packed sequence unless "run" is asked for, has the bits of a call of its
 // own, and is queued as one, but for packed sequences without checkpoints in forms that take them all at once
 // (gpu/gated/registry.hpp). deterministic is "alone" by itself. With "run" packed sequences are cut together
-// (GatedArgs::cut_together). With "prefix" no bit of an output depends on later tokens
-// and gates, N, the batch, the heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores
-// with at most one gate a head, elsewhere on FMA units; recurrent; not parallel. A CUDA graph may capture the
-// call where check_gates is false, and keeps which sequences there are. Throws Error naming the argument, OutOfMemory.
+// (GatedArgs::cut_together). With "prefix" no bit of an output depends on later tokens and gates, N, the batch, the
+// heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores with at most one gate a
+// head, elsewhere on FMA units; recurrent; not parallel. A CUDA graph may capture the call where check_gates is false,
+// and keeps which sequences there are. Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 
 // 1 to 16 tokens, advancing `state` in place, token by token; a pool with state_indices, and states in 16 bits, as on

@@ -21,8 +21,8 @@ then hold V' = [V, 1] and an output as wide beside what cost says, memory that g
 deterministic = "prefix" asks for outputs of which no bit changes with later tokens, another N or other texts in the
 batch; methods() marks the methods that keep this by =, the others are refused. "run" asks for the same bits in every
 run and "alone" for those of a call on each packed sequence alone, which every method that is named keeps; "auto" may be
-another method tomorrow. With any of them, and with checkpoint_every, "auto" is lightning-attention-2. On a GPU every
-call keeps "alone", and "prefix" is refused.
+another method tomorrow. With any of them, and with checkpoint_every, "auto" is lightning-attention-2. On one GPU every
+call keeps "alone", on several "run", and "prefix" is refused.
 
 ?auto says how the method is chosen. shards = p and exchange spread the tokens over p workers, as in
 linear_attention, for methods that carry a state, and for gradients; unless an exchange or "prefix" is asked for, a head

@@ -30,11 +30,12 @@ where there are gates or the delta rule, and go one after the other elsewhere.
 
 No bit of an output changes with later tokens and gates, another N, other texts in the batch or packed beside it, or the
 number of threads: that is deterministic = "prefix", which every mode keeps on the CPU. "alone" is less, the bits of a
-call on each packed sequence alone, and what calls on a GPU keep by themselves; "run", the same bits in every run, is
-least. There "prefix" is kept on request while all numbers are finite, chunkwise and recurrent, not in gradients and on
-several GPUs: splits of long texts then lie at fixed places on tensor cores, and a gate per key channel goes to FMA
-units, which take longer. With "run" packed sequences are cut on tensor cores, with at most one gate a head, as all of
-them together take the least time, down to 0.4 of what they take else.
+call on each packed sequence alone, and what calls on one GPU keep by themselves; "run", the same bits in every run, is
+least, and all that several GPUs keep. There "prefix" is kept on request while all numbers are finite, chunkwise and
+recurrent, not in gradients and on several GPUs: splits of long texts then lie at fixed places on tensor cores, and a
+gate per key channel goes to FMA units, which take longer. With "run" packed sequences are cut on tensor cores, with at
+most one gate a head, as all of them together are thought to take the least time: 0.84 of what they take else in the
+mean, 0.4 to 1.2 of it.
 
 shards = p spreads the tokens over p workers, threads of this process or, under `./lab mpi N`, processes; a report of
 what they sent and held comes last. exchange is how the states travel: "ring" hands the state itself on, one head after

@@ -136,7 +136,8 @@ struct OutputRole {
         ptx::named_barrier_sync(barriers::lightning_outputs, barriers::warpgroup);
         if (leader()) ptx::store_release(work.handed + handed_at(block.split), 1u);
     }
-    // The split before this one handed it on as the first thing it did.
+    // The split before this one hands it on as the first thing it does, and waits for nothing before. Thread blocks are
+    // started in the order of their numbers, so that it has begun.
     __device__ __forceinline__ void take_handed() {
         const Work& work = block.work;
         const uint32_t at = handed_at(block.split - 1);

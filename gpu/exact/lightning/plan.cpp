@@ -37,7 +37,7 @@ struct Planner {
     const CausalArgs& a;
     int64_t chunks, total;
     int problems, multiprocessors, cluster;
-    double unshared;  // of the bytes: dK and dV, two of three problems, read Q and dO at the same time
+    double unshared;  // of the bytes of twelve tensors: dK and dV, two of three problems, read Q and dO together
     bool bf16x3;      // Float32
     bool in_steps;
     std::vector<Head> head;
@@ -48,8 +48,8 @@ struct Planner {
           total(a.B * a.H * chunks),
           problems(call.count),
           multiprocessors(device().multiprocessors / problems),
-          unshared(problems == max_problems ? 10.0 / 12 : 1),
           cluster(cluster_of(a)),
+          unshared(problems == max_problems ? 10.0 / 12 : 1),
           bf16x3(a.type == Type::Float32),
           in_steps(call.in_steps) {}
 

@@ -100,8 +100,10 @@ double makespan(std::vector<Lot> lots, int at_once) {
     std::map<double, int64_t> free{{0, at_once}};  // how many places are free from when on
     double end = 0;
     for (auto [each, blocks] : lots) {
-        const int64_t rounds = std::max<int64_t>(blocks / at_once - 1, 0);  // in which every place has one
-        if (rounds > 0) {
+        // Where no place becomes free much later than another, every place has one of them in each round.
+        const bool together = free.rbegin()->first - free.begin()->first <= each;
+        const int64_t rounds = std::max<int64_t>(blocks / at_once - 1, 0);
+        if (together && rounds > 0) {
             std::map<double, int64_t> later;
             for (const auto& [time, places] : free) later[time + static_cast<double>(rounds) * each] += places;
             free = std::move(later), blocks -= rounds * at_once;
@@ -130,9 +132,8 @@ struct Together {
     }
 };
 
-// The share of heads that are thought not to forget. With it the times of FlashQLA's benchmark, where it is so, come
-// out right: 0.191, 0.108 and 1.20 ms for one text of 8192 tokens with 32 and 8 heads and of 32768 with 64, on an H200
-// 0.190, 0.096 and 1.21.
+// The share of heads that are thought not to forget, as in FlashQLA's benchmark, of whose packed rows most then take up
+// to 16 % more than is thought (docs/kernels/delta.md).
 constexpr double kept_heads = 0.25;
 
 // How long a call takes that is cut so, in the units of costs.hpp. sequences: by chunks, how many.
@@ -170,13 +171,14 @@ Together best_together(const GatedArgs& a, const Sequences& sequences) {
     }
     if (by_chunks.empty()) return {1};
     const int64_t longest = by_chunks.rbegin()->first;
+    const Blocks whole = blocks_of(a);
     Together best;
     double least = INFINITY;
     for (int64_t k = 1; k <= std::min<int64_t>(longest, max_splits); k += std::max<int64_t>(1, k / 8)) {
         const int64_t length = ceil_div(longest, k);
         int64_t walks = 0;
         for (const auto& [chunks, count] : by_chunks) walks += count * ceil_div(chunks, length);
-        if (k > 1 && walks * blocks_of(a).batch_heads > 4 * device().multiprocessors) break;
+        if (k > 1 && walks * whole.batch_heads * whole.column_blocks > 4 * device().multiprocessors) break;
         for (int finer = 1; finer <= (k > 1 && a.gates == 0 ? max_finer : 1); ++finer) {
             for (const bool halved : {false, true}) {
                 if (halved && !may_be_halved(a)) continue;

@@ -42,13 +42,15 @@ TEST_CASE("every method that carries a state on several workers", "[sharded][cau
     }
 }
 
-TEST_CASE("with the promise of prefixes several workers have the bits of one", "[sharded][causal]") {
+TEST_CASE("where the bits of a call are asked for several workers have those of one", "[sharded][causal]") {
     const Tensor B = drawn({1, 3, 500, 16}, 1).to(DType::f32), C = drawn({1, 3, 500, 16}, 2).to(DType::f32),
                  V = drawn({1, 3, 500, 24}, 3).to(DType::f32);
-    CausalOptions o;
-    o.deterministic = "prefix", o.decay = {0.95};
-    const CausalResult one = causal_linear_attention(B, C, V, o);
-    for (const int p : {2, 3, 5}) CHECK(same_bits(causal_linear_attention_sharded(B, C, V, o, on(p)).O, one.O));
+    for (const char* promise : {"alone", "prefix"}) {
+        CausalOptions o;
+        o.deterministic = promise, o.decay = {0.95};
+        const CausalResult one = causal_linear_attention(B, C, V, o);
+        for (const int p : {2, 3, 5}) CHECK(same_bits(causal_linear_attention_sharded(B, C, V, o, on(p)).O, one.O));
+    }
 }
 
 TEST_CASE("gradients of causal linear attention on several workers", "[sharded][causal]") {

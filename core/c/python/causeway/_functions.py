@@ -104,7 +104,9 @@ def linear_attention(q, k, v, *, update="linear", log_decay=None, beta=None, sta
 
     cu_seqlens: the offsets of packed sequences, of batch 1. state_indices: the state is a pool [slots, h, d_k, d_v], and
     these are the slots of the sequences, counted from 0. inplace: the last states are written to where the first ones
-    came from. checkpoint_every=c: a third result has the states after c, 2c, ... tokens of each sequence.
+    came from. checkpoint_every=c: a third result has the states after c, 2c, ... tokens of each sequence. deterministic:
+    "run", the same bits in every run; "alone", for a packed sequence those of a call on it alone, by itself on a GPU;
+    "prefix", outputs that nothing later changes, by itself on the CPU.
     """
     given = {"q": q, "k": k, "v": v, "log_decay": log_decay, "beta": beta, "state": state}
     tensors = heads_first(layout, q, k, v, log_decay, beta)

@@ -14,8 +14,8 @@ def _forward(ctx, O, S, checkpoints):
 
 
 def _rest_of_gradient(rest, q):
-    """The options of a call for its gradient, which on a GPU keeps the same bits in every run alone: "prefix" is a
-    promise of outputs."""
+    """The options of a call for its gradient, which on a GPU keeps no more than the bits of calls on each sequence
+    alone: "prefix" is a promise of outputs."""
     return {**rest, "sequences": {**rest["sequences"], "deterministic": None}} if q.is_cuda else rest
 
 
