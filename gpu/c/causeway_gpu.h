@@ -4,10 +4,10 @@
  * The arrays are causeway_tensor whose `data` is memory of one device: Float32, Float16 or BFloat16, contiguous.
  * Options are those of causeway.h, and their arrays are of the same device, offsets and slots of the host, which are
  * read before a call returns. What the kernels do not have is refused: gradients of pools, of packed sequences in
- * causal_linear_attention, "prefix" there and in gradients. deterministic is "alone" by itself, on one GPU. An output whose `data`
- * is NULL receives memory of the library, which causeway_release gives back; one that has `data`, in the memory of
- * that device too, receives a copy. Everything is queued on `stream`, a cudaStream_t, NULL being the default one; a
- * call returns without waiting for it, and its arrays must stay until then. The current device of the thread is
+ * causal_linear_attention, "prefix" there and in gradients. deterministic is "alone" by itself, on one GPU. An output
+ * whose `data` is NULL receives memory of the library, which causeway_release gives back; one that has `data`, in the
+ * memory of that device too, receives a copy. Everything is queued on `stream`, a cudaStream_t, NULL being the default
+ * one; a call returns without waiting for it, and its arrays must stay until then. The current device of the thread is
  * afterwards what it was.
  */
 #ifndef CAUSEWAY_GPU_H

@@ -26,7 +26,8 @@ inline void refuse_checkpoints(Index every, const char* call) {
 inline void refuse_prefix(const std::string& deterministic, const char* call) {
     if (deterministic.empty()) return;
     calls::check_determinism(deterministic);
-    if (deterministic == "prefix") fail("deterministic: \"prefix\", which ", call, " does not keep, expected \"run\" or \"alone\"");
+    if (deterministic == "prefix")
+        fail("deterministic: \"prefix\", which ", call, " does not keep, expected \"run\" or \"alone\"");
 }
 
 }  // namespace causeway::gpu

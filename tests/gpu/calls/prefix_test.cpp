@@ -215,9 +215,9 @@ TEST_CASE("prefix is refused where it is not kept", "[gpu][gpu-prefix]") {
           "\"recurrent\"");
     c.options.mode = "chunkwise";
     const gpu::Tensor v = moved(c.v, DType::f32);
-    CHECK(message_of([&] {
-              gpu::linear_attention_grad(moved(c.q, DType::f32), moved(c.k, DType::f32), v, v, c.on_gpu());
-          }) == "deterministic: \"prefix\", which the gradient on the GPU does not keep, expected \"run\" or \"alone\"");
+    CHECK(message_of(
+              [&] { gpu::linear_attention_grad(moved(c.q, DType::f32), moved(c.k, DType::f32), v, v, c.on_gpu()); }) ==
+          "deterministic: \"prefix\", which the gradient on the GPU does not keep, expected \"run\" or \"alone\"");
     gpu::LinearOptions o = c.on_gpu();
     CHECK(gpu::LinearOptions{}.deterministic == "alone");
     o.deterministic = "always";
