@@ -30,9 +30,9 @@ struct Work {
     uint32_t scanned;    // whether la_scan has made them the states at the ends of splits
     uint32_t end_parts;  // states stored for the end of each batch-head too: of the chunks behind its last split, or of
                          // those that the decay does not forget
-    float*
-        states;  // [split][part][r·d] (Bf16x3Work: below), then [bh][end_part][r·d]; in the order of the accumulators.
-                 // Where they are handed on: [split][r·d]
+    // [split][part][r·d] (Bf16x3Work: below), or [split][r·d] where states are handed on; then [bh][end_part][r·d]; in
+    // the order of the accumulators.
+    float* states;
     // By split and block of a cluster, 0 before the launch: becomes 1 when `states` has the state where the split ends
     // inside a batch-head, and the split behind it goes on from there. null: la_state stores states, or none are.
     uint32_t* handed;
