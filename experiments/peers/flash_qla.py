@@ -33,6 +33,8 @@ import statistics
 import subprocess
 import sys
 
+from graph_times import time_of
+
 parser = argparse.ArgumentParser(usage=__doc__)
 parser.add_argument("passes", nargs="?", choices=["forward", "backward"])
 parser.add_argument("--only", default="")
@@ -142,32 +144,6 @@ def error_of(outputs, x, tokens=256):
         error = ((outputs[0, :tokens, head].double() - want).norm() / want.norm()).item()
         worst = error if not error <= worst else worst  # NaN stays
     return worst
-
-
-def timed(call, repeats):
-    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        call()
-    stop.record()
-    stop.synchronize()
-    return start.elapsed_time(stop) / repeats
-
-
-def time_of(call):
-    """Milliseconds: graph replays (None where the call cannot be captured) and plain calls, medians of seven queues."""
-    for _ in range(3):
-        call()
-    plain = statistics.median(timed(call, 10) for _ in range(7))
-    graph, replay = torch.cuda.CUDAGraph(), None
-    try:
-        with torch.cuda.graph(graph):
-            call()
-        graph.replay()
-        replay = statistics.median(timed(graph.replay, 10) for _ in range(7))
-    except RuntimeError:
-        torch.cuda.synchronize()
-    return replay, plain
 
 
 def run(peer, row):

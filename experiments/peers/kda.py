@@ -17,8 +17,9 @@ Ours: build/gpu/bench_gated time channels, build/gpu/bench_gated_gradient.
 """
 import argparse
 import os
-import statistics
 import sys
+
+from graph_times import time_of
 
 parser = argparse.ArgumentParser(usage=__doc__)
 parser.add_argument("sizes", nargs="*", type=int, default=[8192, 2048])
@@ -125,34 +126,6 @@ def cudnn(x):
     return forward, backward, results
 
 
-def timed(call, repeats):
-    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    start.record()
-    for _ in range(repeats):
-        call()
-    stop.record()
-    stop.synchronize()
-    return start.elapsed_time(stop) / repeats
-
-
-def time_of(call):
-    """Medians of seven queues, milliseconds: replays of a graph, plain calls."""
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    plain, replay = statistics.median(timed(call, 10) for _ in range(7)), "-"
-    graph = torch.cuda.CUDAGraph()
-    try:
-        with torch.cuda.graph(graph):
-            call()
-        graph.replay()
-        replay = f"{statistics.median(timed(graph.replay, 10) for _ in range(7)):.4f}"
-    except Exception as reason:
-        print("no graph:", " ".join(str(reason).split())[:200], flush=True)
-        torch.cuda.synchronize()
-    return replay, f"{plain:.4f}"
-
-
 peers = {"cudnn": cudnn, "fla": fla}
 for option, known in ((options.peers, peers), (options.gates, ("slow", "middle", "steep"))):
     if unknown := set(option.split(",")) - set(known):
@@ -177,7 +150,7 @@ def time_row(kind, N, name, x, want):
     forward, backward, results = peers[name](x)
     error = relative(results()[0][0][:256], want)
     with torch.no_grad():
-        times = (*time_of(forward), *time_of(backward))
+        times = [f"{ms:.4f}" if ms else "-" for call in (forward, backward) for ms in time_of(call)]
     wrong = "" if error <= 1e-2 else " WRONG"
     print(f"| {kind} | {N} | {name} |", " | ".join(times), f"| {error:.1e}{wrong} |", flush=True)
 

@@ -6,6 +6,7 @@
 
 #include "gpu/base/device.hpp"
 #include "gpu/kit/limits.hpp"
+#include "gpu/kit/recent.hpp"
 
 namespace causeway::gpu::la {
 
@@ -294,24 +295,15 @@ const Plan& plan(const Call& call) {
         std::vector<double> gamma;
         bool operator==(const Key&) const = default;
     };
-    struct Entry {
-        Key key;
-        Plan plan;
-    };
-    static thread_local std::array<Entry, 64> kept;
-    static thread_local std::size_t oldest = 0;
+    static thread_local Recent<Key, Plan, 64> kept;
     Key key{a.B, a.H, a.N, a.type, padded(a.d), a.splits, call.count, device().multiprocessors, call.in_steps, {}};
     if (a.gamma) key.gamma.assign(a.gamma, a.gamma + a.H);
-    for (const Entry& e : kept) {
-        if (e.plan.splits > 0 && e.key == key) return e.plan;
-    }
-    Entry& e = kept[oldest];
-    oldest = (oldest + 1) % kept.size();
-    Planner planner(call);
-    e.plan = repeated(planner.best(), call.count);
-    planner.lay_out(e.plan);
-    e.key = std::move(key);
-    return e.plan;
+    return kept.get(std::move(key), [&] {
+        Planner planner(call);
+        Plan p = repeated(planner.best(), call.count);
+        planner.lay_out(p);
+        return p;
+    });
 }
 
 }  // namespace causeway::gpu::la

@@ -1,12 +1,13 @@
 // How packed sequences are cut: each as a call on it alone, at fixed places, or all of them together.
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <unordered_map>
+#include <utility>
 
 #include "gpu/base/device.hpp"
 #include "gpu/gated/delta/costs.hpp"
+#include "gpu/kit/recent.hpp"
 
 namespace causeway::gpu::gated_delta {
 
@@ -201,12 +202,7 @@ const Together& together_of(const GatedArgs& a, const Sequences& sequences) {
         std::vector<int64_t> offsets;
         bool operator==(const Key&) const = default;
     };
-    struct Entry {
-        Key key;
-        Together together;
-    };
-    static thread_local std::array<Entry, 16> kept;
-    static thread_local std::size_t oldest = 0;
+    static thread_local Recent<Key, Together, 16> kept;
     Key key{a.B,
             a.H,
             a.group,
@@ -216,14 +212,7 @@ const Together& together_of(const GatedArgs& a, const Sequences& sequences) {
             a.beta != nullptr,
             device().multiprocessors,
             {sequences.offsets, sequences.offsets + sequences.count + 1}};
-    for (const Entry& e : kept) {
-        if (e.together.length > 0 && e.key == key) return e.together;
-    }
-    Entry& e = kept[oldest];
-    oldest = (oldest + 1) % kept.size();
-    e.together = best_together(a, sequences);
-    e.key = std::move(key);
-    return e.together;
+    return kept.get(std::move(key), [&] { return best_together(a, sequences); });
 }
 
 }  // namespace
