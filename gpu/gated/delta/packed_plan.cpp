@@ -246,7 +246,7 @@ PackedPlan packed_plan_of(const GatedArgs& a, const Sequences& sequences, Packed
         const Cut cut = cut_of_chunks(ceil_div(tokens, chunk));
         const auto grown = [&](const Group& from) {
             Group g;
-            g.packed = true, g.each = fixed ? fixed_chunks : 0;
+            g.packed = true, g.each = fixed ? fixed_chunks : 0, g.by_split = how != PackedCut::alone;
             g.first = from.outputs > 0 ? from.first : i, g.sequences = i + 1 - g.first;
             g.outputs = from.outputs + cut.splits, g.parts = from.parts + cut.parts();
             g.cut = from.cut + (cut.splits > 1 ? 1 : 0), g.leads = from.leads + (cut.lead > 0 ? 1 : 0);

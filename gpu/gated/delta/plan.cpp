@@ -158,7 +158,7 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
         if (a.beta && maps > 0) s.A = carve.floats(maps * p.state_heads * a.dk * p.rows);
         if (a.gates > 0 && !group.first_maps)
             s.transfers = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.cut * p.state_heads) * 4));
-        if (a.gates > 0 && group.each > 0)
+        if (a.gates > 0 && group.by_split)
             s.starts = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.parts * p.state_heads) * 4));
     }
     if (group.packed) {

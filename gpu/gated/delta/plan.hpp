@@ -70,6 +70,7 @@ struct Group {
     bool packed = false;
     bool first_maps = false;  // the first part has its map too, as the state before it comes later
     std::uint32_t each = 0;   // of packed sequences, as split_bound() takes it
+    bool by_split = false;    // each of their splits decides by itself whether it starts from the maps
     // Of packed sequences: the walks over splits, those that lead behind the others, over parts whose maps are made,
     // and the sequences that are cut.
     std::vector<Walk> walks;
