@@ -26,18 +26,19 @@ GradientTensors make_gradient(const GatedProblem& p, std::uint64_t seed, cudaStr
     t.in = bench::make(p, seed, stream);
     const auto like = [](const Buffer& x) { return Buffer(x.bytes()); };
     t.dO = like(t.in.o), t.dq = like(t.in.q), t.dk = like(t.in.k), t.dv = like(t.in.v), t.dg = like(t.in.g),
-    t.dbeta = like(t.in.beta), t.dstate = like(t.in.state);
-    t.last = like(t.in.state);
+    t.dbeta = like(t.in.beta);
+    t.dstate = Buffer(static_cast<std::size_t>(4 * p.B * p.H * p.dk * p.dv)), t.last = like(t.in.state);
     bench::fill_normal(t.dO.data(), p.type, t.dO.bytes() / static_cast<std::size_t>(bytes_of(p.type)), 16 * seed + 9, 1,
                        stream);
-    bench::fill_normal(t.last.data(), Type::Float32, t.last.bytes() / 4, 16 * seed + 10, 1, stream);
+    if (p.state) bench::fill_normal(t.last.data(), Type::Float32, t.last.bytes() / 4, 16 * seed + 10, 1, stream);
     for (const Buffer* x : {&t.dq, &t.dk, &t.dv}) bench::poison(*x, stream);
     GatedGradArgs& a = t.args;
     a.in = t.in.args;
     a.dO = t.dO.data(), a.dq = t.dq.data(), a.dk = t.dk.data(), a.dv = t.dv.data();
     if (p.gates > 0) a.dg = t.dg.as<float>();
     if (p.delta) a.dbeta = t.dbeta.as<float>();
-    a.dstate_in = t.last.as<float>(), a.dstate = t.dstate.as<float>();
+    if (p.state) a.dstate_in = t.last.as<float>();
+    a.dstate = t.dstate.as<float>();
     t.workspace = Buffer(gated_gradient_workspace(a)),
     t.forward_workspace = Buffer(gated_portable_workspace(t.in.args));
     a.in.workspace = {t.workspace.data(), t.workspace.bytes()};
@@ -70,8 +71,8 @@ double difference(const GatedProblem& p, cudaStream_t stream) {
                dv = bench::rows(t.args.dv, p.type, a.v_stride, 0, 0, p.N, p.dv);
     const int n = p.dk * p.dv;
     const auto state = [&](const Buffer& x) { return bench::rows(x.data(), Type::Float32, {0, n, n}, 0, 0, 1, n); };
-    const double f = outputs + inner(state(t.in.state), state(t.last)),
-                 through_v = inner(v, dv) + inner(state(t.in.first_state), state(t.dstate));
+    const double f = outputs + (p.state ? inner(state(t.in.state), state(t.last)) : 0),
+                 through_v = inner(v, dv) + (p.state ? inner(state(t.in.first_state), state(t.dstate)) : 0);
     return std::max(std::abs(through_q - outputs), std::abs(through_v - f)) / size;
 }
 
@@ -91,6 +92,7 @@ int main(int argc, char** argv) try {
     const Type bf16 = Type::BFloat16, f32 = Type::Float32;
     const GatedProblem cases[] = {
         {"linear N=8192", bf16, 1, 32, 8192},
+        {.name = "linear, no states N=8192", .H = 32, .N = 8192, .state = false},
         {"gated N=8192", bf16, 1, 32, 8192, 1, 128, 128, 1},
         {"channels N=8192", bf16, 1, 32, 8192, 1, 128, 128, 128},
         {"delta N=8192", bf16, 1, 32, 8192, 1, 128, 128, 0, true},

@@ -26,7 +26,8 @@ void lightning_attention_2(const CausalArgs& a, cudaStream_t stream);
 // does not depend on that state, lightning_outputs all else, from a.state, which every such call has. The arguments are
 // the same in both but for the state, and a.workspace, of lightning_steps_workspace bytes, is left alone between them.
 // with_after: the first step also makes `after` [B, H, r, d], the states after the last token as if zeros were before
-// the first; N is then a multiple of 64. Where lightning_in_steps says so: 16-bit elements on tensor cores.
+// the first; N is then a multiple of 64, or no decay is given. Where lightning_in_steps says so: 16-bit elements on
+// tensor cores.
 bool lightning_in_steps(const CausalArgs& a);
 std::size_t lightning_steps_workspace(const CausalArgs& a, bool with_after);
 void lightning_states(const CausalArgs& a, float* after, cudaStream_t stream);

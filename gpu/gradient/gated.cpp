@@ -8,6 +8,7 @@
 #include "gpu/gradient/gated_chunks.hpp"
 #include "gpu/gradient/gated_heads.hpp"
 #include "gpu/gradient/gated_hopper.hpp"
+#include "gpu/gradient/gated_lightning.hpp"
 
 namespace causeway::gpu {
 
@@ -66,6 +67,7 @@ void hand_through(const GatedGradArgs& a, cudaStream_t stream) {
 
 std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
     gated::check(a.in, name);
+    if (gated_lightning_gradient_takes(a)) return gated_lightning_gradient_workspace(a);
     if (gated_heads_gradient_takes(a)) return gated_heads_gradient_workspace(a);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient_workspace(a);
     return Plan(a.in).bytes();
@@ -86,6 +88,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     if (a.dq_sum && !gated_gradient_adds(a)) fail(name, ": dq_sum: given, expected none for this call");
     if ((a.dq_sum != nullptr) != (a.dk_sum != nullptr)) fail(name, ": dq_sum and dk_sum: one of them is null");
     if (a.in.N == 0) return hand_through(a, stream);
+    if (gated_lightning_gradient_takes(a)) return gated_lightning_gradient(a, stream);
     if (gated_heads_gradient_takes(a)) return gated_heads_gradient(a, stream);
     if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient(a, stream);
     const Plan plan(a.in);

@@ -1,5 +1,5 @@
-// Exact gradients of the gated and delta-rule family on the GPU: on tensor cores where gated_heads.hpp or
-// gated_hopper.hpp takes a call, otherwise on FMA units.
+// Exact gradients of the gated and delta-rule family on the GPU: on tensor cores where gated_lightning.hpp,
+// gated_heads.hpp or gated_hopper.hpp takes a call, otherwise on FMA units.
 #pragma once
 
 #include <cuda_runtime_api.h>

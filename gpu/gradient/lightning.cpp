@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "gpu/base/error.hpp"
+#include "gpu/exact/lightning.hpp"
 #include "gpu/exact/lightning/call.hpp"
 
 namespace causeway::gpu {
@@ -47,6 +48,14 @@ void each_call(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv
     f(call);
 }
 
+// The attention whose states are Σ_j q_jᵀ dO_j; its outputs are not made.
+CausalArgs state_attention(const CausalArgs& a, const void* dO) {
+    CausalArgs x = attention(a, {a.q, a.q_stride, a.r}, {a.q, a.q_stride, a.r}, {dO, a.o_stride, a.d},
+                             const_cast<void*>(dO), a.o_stride);
+    x.workspace = a.workspace;
+    return x;
+}
+
 }  // namespace
 
 std::size_t lightning_grad_workspace(const CausalArgs& a) {
@@ -59,6 +68,20 @@ std::size_t lightning_grad_workspace(const CausalArgs& a) {
 
 void lightning_grad(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv, cudaStream_t stream) {
     each_call(a, dO, dq, dk, dv, [&](const la::Call& call) { la::run(call, stream); });
+}
+
+bool lightning_grad_reaches(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv) {
+    bool reaches = !a.gamma && lightning_in_steps(state_attention(a, dO));
+    each_call(a, dO, dq, dk, dv, [&](const la::Call& call) { reaches = reaches && la::tensor_cores_reach(call); });
+    return reaches;
+}
+
+std::size_t lightning_grad_state_workspace(const CausalArgs& a, const void* dO) {
+    return lightning_steps_workspace(state_attention(a, dO), true);
+}
+
+void lightning_grad_state(const CausalArgs& a, const void* dO, float* dstate, cudaStream_t stream) {
+    lightning_states(state_attention(a, dO), dstate, stream);
 }
 
 }  // namespace causeway::gpu

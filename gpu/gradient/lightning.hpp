@@ -21,4 +21,11 @@ std::size_t lightning_grad_workspace(const CausalArgs& a);
 // (both at most 64, or neither), two where not. Throws Error on bad arguments.
 void lightning_grad(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv, cudaStream_t stream);
 
+// Whether it runs on tensor cores, and lightning_grad_state, with a workspace of its own, too. That is the gradient
+// with respect to a state before the first token, Σ_j q_jᵀ dO_j, to dstate [B, H, r, d]; without decay, 16-bit
+// elements.
+bool lightning_grad_reaches(const CausalArgs& a, const void* dO, void* dq, void* dk, void* dv);
+std::size_t lightning_grad_state_workspace(const CausalArgs& a, const void* dO);
+void lightning_grad_state(const CausalArgs& a, const void* dO, float* dstate, cudaStream_t stream);
+
 }  // namespace causeway::gpu

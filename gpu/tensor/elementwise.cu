@@ -24,6 +24,19 @@ struct ScaleBy {
     __device__ void operator()(std::int64_t i) const { x[i] = static_cast<E>(static_cast<float>(x[i]) * factor); }
 };
 
+template <class E>
+struct ScaleRows {
+    E* x;
+    std::int64_t H, N, width;
+    Strides s;
+    float factor;
+    __device__ void operator()(std::int64_t i) const {
+        const std::int64_t column = i % width, row = i / width, t = row % N, h = row / N % H, b = row / N / H;
+        E& at = x[b * s.batch + h * s.head + t * s.token + column];
+        at = static_cast<E>(static_cast<float>(at) * factor);
+    }
+};
+
 struct Fill {
     float *x, value;
     __device__ void operator()(std::int64_t i) const { x[i] = value; }
@@ -55,6 +68,16 @@ void scale_by(void* x, Type type, std::int64_t n, float factor, cudaStream_t str
     visit(type, [&](auto e) {
         using E = decltype(e);
         run_each("scaling elements", n, stream, ScaleBy<E>{static_cast<E*>(x), factor});
+    });
+}
+
+void scale_rows(void* x, Type type, std::int64_t B, std::int64_t H, std::int64_t N, std::int64_t width, Strides s,
+                float factor, cudaStream_t stream) {
+    if (s.token == width && (H == 1 || s.head == N * width) && (B == 1 || s.batch == H * N * width))
+        return scale_by(x, type, B * H * N * width, factor, stream);
+    visit(type, [&](auto e) {
+        using E = decltype(e);
+        run_each("scaling rows", B * H * N * width, stream, ScaleRows<E>{static_cast<E*>(x), H, N, width, s, factor});
     });
 }
 

@@ -1,4 +1,4 @@
-// Element by element on the GPU; everything contiguous, on the caller's stream.
+// Element by element on the GPU; contiguous but where it says so, on the caller's stream.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,6 +12,10 @@ void convert(const void* from, Type from_type, void* to, Type to_type, std::int6
 
 // x[i] *= factor, in Float32.
 void scale_by(void* x, Type type, std::int64_t n, float factor, cudaStream_t stream);
+
+// The same for the first `width` elements of each row of [B, H, N, width] with strides.
+void scale_rows(void* x, Type type, std::int64_t B, std::int64_t H, std::int64_t N, std::int64_t width, Strides s,
+                float factor, cudaStream_t stream);
 
 // x[i] = value.
 void fill(float* x, std::int64_t n, float value, cudaStream_t stream);

@@ -14,19 +14,6 @@ namespace {
 
 using std::int64_t;
 
-bool tensor_cores_reach(const Call& call) {
-    if (!device().hopper()) return false;
-    for (int i = 0; i < call.count; ++i) {
-        const CausalArgs& a = call.problem[static_cast<std::size_t>(i)];
-        const auto reached = [&](const void* data, Strides s) { return tma_reaches(data, a.type, s); };
-        if (a.r > 128 || a.d > 128 || (a.type == Type::Float32 && a.precision == Precision::exact)) return false;
-        if (!(reached(a.q, a.q_stride) && reached(a.k, a.k_stride) && reached(a.v, a.v_stride) &&
-              reached(a.o, a.o_stride)))
-            return false;
-    }
-    return true;
-}
-
 // Calls f with the heads of `call`, at most max_heads of them at a time.
 template <class F>
 void each_group(const Call& call, const F& f) {
@@ -65,6 +52,19 @@ const Plan& plan_within(const Call& call) {
 }
 
 }  // namespace
+
+bool tensor_cores_reach(const Call& call) {
+    if (!device().hopper()) return false;
+    for (int i = 0; i < call.count; ++i) {
+        const CausalArgs& a = call.problem[static_cast<std::size_t>(i)];
+        const auto reached = [&](const void* data, Strides s) { return tma_reaches(data, a.type, s); };
+        if (a.r > 128 || a.d > 128 || (a.type == Type::Float32 && a.precision == Precision::exact)) return false;
+        if (!(reached(a.q, a.q_stride) && reached(a.k, a.k_stride) && reached(a.v, a.v_stride) &&
+              reached(a.o, a.o_stride)))
+            return false;
+    }
+    return true;
+}
 
 void check_args(const char* function, const CausalArgs& a) {
     check_causal(function, a);

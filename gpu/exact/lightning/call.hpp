@@ -32,8 +32,12 @@ struct Call {
 std::size_t workspace(const Call& call);
 void run(const Call& call, cudaStream_t stream);
 
+// Whether run() takes tensor cores for the call.
+bool tensor_cores_reach(const Call& call);
+
 // The two steps of one problem forward in time. states: to `after` [B, H, r, d], unless null, those after the last
-// token from zeros before the first; N is then a multiple of `chunk`. outputs: from a.state, of which a call has one.
+// token from zeros before the first; N is then a multiple of `chunk`, or γ is 1. outputs: from a.state, of which a call
+// has one.
 bool steps_reach(const Call& call);
 void run_states(const Call& call, float* after, cudaStream_t stream);
 void run_outputs(const Call& call, cudaStream_t stream);

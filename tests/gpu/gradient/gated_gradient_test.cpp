@@ -4,6 +4,7 @@
 #include "core/gradient/linear_attention_grad.hpp"
 #include "gpu/gradient/gated_heads.hpp"
 #include "gpu/gradient/gated_hopper.hpp"
+#include "gpu/gradient/gated_lightning.hpp"
 #include "tests/gpu/gated.hpp"
 
 using namespace causeway;
@@ -57,7 +58,7 @@ void gradient_agrees(const GatedCase& c, const GatedInputs& inputs, DType type, 
     call.run();
     CAPTURE(c, name(type), pad);
     // On tensor cores operands are rounded to the inputs' type between products; on FMA units only the results are.
-    const bool rounds = gpu::gated_hopper_gradient_takes(call.args);
+    const bool rounds = gpu::gated_hopper_gradient_takes(call.args) || gpu::gated_lightning_gradient_takes(call.args);
     const double bound = rounds ? 2e-2 : 1e-5 + rounding_of(type), wide_bound = rounds ? 2e-2 : 2e-5;
     CHECK(relative_error(gathered(call.dq, c.N, c.dk), want.dq) <= bound);
     CHECK(relative_error(gathered(call.dk, c.N, c.dk), want.dk) <= bound);
@@ -305,6 +306,44 @@ TEST_CASE("gradients of the gated family on tensor cores: twice the same bits", 
             CHECK(first_difference(one.dv, two.dv) == "");
             CHECK(first_difference(one.dg, two.dg) == "");
             CHECK(first_difference(one.dbeta, two.dbeta) == "");
+        }
+    }
+}
+
+TEST_CASE("gradients of linear attention on tensor cores: widths, lengths, scales and strides", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    struct Call {
+        Index batch, heads, N, dk, dv;
+    };
+    const Call calls[] = {{1, 1, 1, 128, 128}, {2, 3, 63, 64, 64},   {1, 2, 64, 128, 64},   {2, 2, 65, 24, 96},
+                          {1, 3, 1000, 72, 8}, {1, 2, 4099, 8, 128}, {3, 40, 300, 128, 128}};
+    unsigned seed = 900;
+    for (const Call& call : calls) {
+        for (const double scale : {1.0, 0.25, 0.3}) {
+            for (const DType type : {DType::bf16, DType::f16}) {
+                for (const Index pad : {0, 8}) {
+                    GatedCase c{"linear", call.batch, call.heads, 1, call.N, call.dk, call.dv};
+                    c.state = false, c.scale = scale, c.seed = ++seed;
+                    const GatedInputs in = rounded_to(gated_inputs(c), type);
+                    const Tensor dO = drawn({c.batch, c.heads, c.N, c.dv}, c.seed + 1000, type);
+                    const LinearOptions& o = in.options;
+                    const auto exact = in.to(DType::f64);
+                    const LinearGradient want = linear_attention_grad(exact.q, exact.k, exact.v, dO, exact.options);
+                    const Poison poison;
+                    GradientCall one(in, dO, nullptr, type, pad);
+                    one.dstate = gpu::Tensor(DType::f32, want.dstate.shape());
+                    one.args.dstate = one.dstate.as<float>();
+                    one.run();
+                    CAPTURE(c, o.scale, name(type), pad);
+                    if (gpu::device().hopper())
+                        CHECK(gpu::gated_lightning_gradient_takes(one.args) == (type == DType::bf16 || scale == 1));
+                    const double bound = type == DType::bf16 ? 1e-2 : 2e-3;
+                    CHECK(relative_error(gathered(one.dq, c.N, c.dk), want.dq) <= bound);
+                    CHECK(relative_error(gathered(one.dk, c.N, c.dk), want.dk) <= bound);
+                    CHECK(relative_error(gathered(one.dv, c.N, c.dv), want.dv) <= bound);
+                    CHECK(relative_error(one.dstate.cpu(), want.dstate) <= 1e-5);
+                }
+            }
         }
     }
 }
