@@ -1,10 +1,10 @@
 // The engine of register_tile.hpp.
 //
-// A block of 128 threads owns 32 columns of one head and all its ranks. Thread (g, column group c) holds R ranks × 4
-// columns of the state: 16 groups of ranks in the upper four bits of the lane, two column groups in the lowest, eight
-// in the block. Tiles of 16 tokens are copied to shared memory three tiles ahead: k and q of Float32 where they are
-// used, everything else to a place of the copying thread, which converts it a tile before it is needed. Outputs are
-// summed over the ranks one group of tokens late, among the products of the next.
+// A block of 128 threads owns some columns of one head and all its ranks. Thread (g, column group c) holds R ranks × 4
+// columns of the state: G = 16 or 8 groups of ranks in the upper bits of the lane, 32/G column groups in the lower, so
+// that a block has 32 or 64 columns. Tiles of 16 tokens are copied to shared memory three tiles ahead: k and q of
+// Float32 where they are used, everything else to a place of the copying thread, which converts it a tile before it is
+// needed. Outputs are summed over the ranks one group of tokens late, among the products of the next.
 //
 // Decay costs nothing per token: within a tile of n tokens the state is kept in units of its last token,
 //   c ← γ^n c;   for token j: c += k_j (γ^(n-1-j) v_j),   o_j = γ^-(n-1-j) q_j c,
@@ -24,7 +24,7 @@
 
 namespace causeway::gpu::tile {
 
-constexpr int threads = 128, groups = 16, width = 32;
+constexpr int threads = 128;
 constexpr double direct_below = -4;  // log2 γ
 
 template <class E>
@@ -33,24 +33,29 @@ struct alignas(4 * sizeof(E)) Four {
 };
 
 // Shared memory, in floats. k and q: [token][rank], a ring of tiles (`direct`: copied there) or two. v: two tiles in
-// four copies, in copy p of four columns their order j ^ p, and the fours in the order c ^ 2p: the lanes of a warp then
-// read different banks. Then fours as copied, three tiles of them, and the powers of γ.
-template <class E, int R>
+// four copies, in copy p of four columns their order j ^ p, and the fours in the order of place(): the lanes of a warp
+// then read different banks. Then fours as copied, three tiles of them, and the powers of γ.
+template <class E, int R, int G>
 struct Layout {
     static constexpr bool direct = sizeof(E) == 4;
     static constexpr int ahead = 3, tiles = direct ? ahead + 1 : 2;
-    static constexpr int vector = R < 4 ? R : 4, vectors = R / vector, ranks = groups * R;
+    static constexpr int vector = R < 4 ? R : 4, vectors = R / vector, ranks = G * R;
+    static constexpr int lanes = 32 / G, width = width_of(G), v_fours = width / 4;  // column groups of a warp; columns
     static constexpr int rows = tokens * ranks / 4 / threads;  // fours of k, and of q, that a thread copies
-    static constexpr int fours = direct ? 1 : 2 * rows + 1;    // ... that it keeps to convert
+    static constexpr int v_rows = tokens * v_fours / threads;  // ... of v
+    static constexpr int kept = direct ? 0 : 2 * rows, fours = kept + v_rows;  // ... that it keeps to convert
     static constexpr int four = static_cast<int>(4 * sizeof(E) / sizeof(float));
     static constexpr int kq_size = 2 * tokens * ranks, v_size = tokens * 4 * width, raw_size = fours * threads * four;
     static constexpr int kq = 0, v = kq + tiles * kq_size, raw = v + 2 * v_size, powers = raw + ahead * raw_size,
                          floats = powers + 2 * tokens;
+    // Of four columns c in copy p.
+    __device__ static __forceinline__ int place(int c, int p) { return G == 16 ? c ^ 2 * p : c ^ 4 * (p & 1); }
 };
 
-template <class E, int R, Order order>
+template <class E, int R, int G, Order order>
 struct Engine {
-    using L = Layout<E, R>;
+    using L = Layout<E, R, G>;
+    static constexpr int width = L::width;
     static constexpr bool outputs = order != Order::state;
 
     const Args& a;
@@ -72,24 +77,26 @@ struct Engine {
         Q = at(a.q, a.q_stride), K = at(a.k, a.k_stride), V = at(a.v, a.v_stride),
         O = const_cast<E*>(at(a.o, a.o_stride));
         lane = threadIdx.x % 32;
-        group = lane / 2;
-        c4 = threadIdx.x / 32 * 2 + lane % 2;
+        group = lane / L::lanes;
+        c4 = threadIdx.x / 32 * L::lanes + lane % L::lanes;
         column = column0 + 4 * c4;
     }
 
     __device__ __forceinline__ int rank(int e) const {
-        return e / L::vector * groups * L::vector + group * L::vector + e % L::vector;
+        return e / L::vector * G * L::vector + group * L::vector + e % L::vector;
     }
     // The column of register j: reductions over ranks then need no selections.
     __device__ __forceinline__ int column_of(int j) const { return column + (j ^ (group & 3)); }
 
-    __device__ void load_state(const float* from, float weight) {
+    __device__ void load_state(const float* from) {
 #pragma unroll
         for (int e = 0; e < R; ++e) {
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
-                if (rank(e) < a.r && column_of(j) < a.d)
-                    c[e][j] = fmaf(weight, from[int64_t{rank(e)} * a.d + column_of(j)], c[e][j]);
+                // All loads at once: behind a branch each would wait for the one before.
+                const bool there = rank(e) < a.r && column_of(j) < a.d;
+                const float x = from[there ? int64_t{rank(e)} * a.d + column_of(j) : 0];
+                c[e][j] = there ? x : 0.0f;
             }
         }
     }
@@ -121,6 +128,10 @@ struct Engine {
     __device__ __forceinline__ Four<E>* raw(int tile, int i) const {
         return reinterpret_cast<Four<E>*>(shared + L::raw + tile % L::ahead * L::raw_size) + i * threads + threadIdx.x;
     }
+    // The token of the tile that row i of v of this thread belongs to.
+    __device__ static __forceinline__ int token_of_row(int i) {
+        return threadIdx.x / L::v_fours + i * (threads / L::v_fours);
+    }
     // Tile number `tile`, of `left` tokens from `start`.
     template <bool quads>
     __device__ __forceinline__ void fetch_ranks(int tile, int64_t start, int left) const {
@@ -143,14 +154,18 @@ struct Engine {
     }
     __device__ __forceinline__ void fetch_part(int tile, int64_t start, int64_t end) const {
         if (start < end) {
-            const int left = static_cast<int>(end - start < tokens ? end - start : tokens), t = threadIdx.x / 8,
-                      at = column0 + threadIdx.x % 8 * 4;
+            const int left = static_cast<int>(end - start < tokens ? end - start : tokens);
+            const int at = column0 + threadIdx.x % L::v_fours * 4;
             if (a.quads_qk) fetch_ranks<true>(tile, start, left);
             else fetch_ranks<false>(tile, start, left);
-            const E* const v_row = V + (start + (t < left ? t : 0)) * a.v_stride[2];
-            const int there = t < left ? a.d - at : 0;
-            if (a.quads_v) copy<true>(raw(tile, L::fours - 1), v_row, at, there);
-            else copy<false>(raw(tile, L::fours - 1), v_row, at, there);
+#pragma unroll
+            for (int i = 0; i < L::v_rows; ++i) {
+                const int t = token_of_row(i);
+                const E* const v_row = V + (start + (t < left ? t : 0)) * a.v_stride[2];
+                const int there = t < left ? a.d - at : 0;
+                if (a.quads_v) copy<true>(raw(tile, L::kept + i), v_row, at, there);
+                else copy<false>(raw(tile, L::kept + i), v_row, at, there);
+            }
         }
         cp_async_commit();
     }
@@ -162,12 +177,12 @@ struct Engine {
     };
     __device__ __forceinline__ Source source(int64_t start) const {
         constexpr int row = L::ranks / 4;
-        const int at = threadIdx.x % row * 4, v_at = column0 + threadIdx.x % 8 * 4;
+        const int at = threadIdx.x % row * 4, v_at = column0 + threadIdx.x % L::v_fours * 4;
         const int64_t t = start + threadIdx.x / row;
         Source s{nullptr, nullptr, nullptr, at < a.r, v_at < a.d};
         s.k = K + t * a.k_stride[2] + (s.ranks ? at : 0);
         if constexpr (outputs) s.q = Q + t * a.q_stride[2] + (s.ranks ? at : 0);
-        s.v = V + (start + threadIdx.x / 8) * a.v_stride[2] + (s.values ? v_at : 0);
+        s.v = V + (start + token_of_row(0)) * a.v_stride[2] + (s.values ? v_at : 0);
         return s;
     }
     __device__ __forceinline__ void fetch_whole(int tile, Source& s) const {
@@ -184,15 +199,18 @@ struct Engine {
                 s.q += step * a.q_stride[2];
             }
         }
-        cp_async<size>(raw(tile, L::fours - 1), s.v, s.values);
-        s.v += tokens * a.v_stride[2];
+#pragma unroll
+        for (int i = 0; i < L::v_rows; ++i) {
+            cp_async<size>(raw(tile, L::kept + i), s.v, s.values);
+            s.v += threads / L::v_fours * a.v_stride[2];
+        }
         cp_async_commit();
     }
 
     // What this thread copied of a tile, the first of `left` tokens, to where it is used; v times γ^(n-1-j) where
-    // `scaled`, n the tokens of the tile (`whole_weight`: of this thread's token in a whole tile).
+    // `scaled`, n the tokens of the tile (`whole_weight`: of this thread's tokens in a whole tile).
     template <bool scaled>
-    __device__ __forceinline__ void convert(int tile, int left, float whole_weight) const {
+    __device__ __forceinline__ void convert(int tile, int left, const float (&whole_weight)[L::v_rows]) const {
         if constexpr (!L::direct) {
             const auto put = [&](int i, float* to) {
                 const Four<E> f = *raw(tile, i);
@@ -206,17 +224,21 @@ struct Engine {
                 if constexpr (outputs) put(L::rows + i, place + tokens * L::ranks);
             }
         }
-        const int t = threadIdx.x / 8, slot = threadIdx.x % 8;
-        float weight = whole_weight;
-        if (scaled && left < tokens) weight = shared[L::powers + (t < left ? left - 1 - t : 0)];
-        const Four<E> f = *raw(tile, L::fours - 1);
-        float x[4];
+        const int slot = threadIdx.x % L::v_fours;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) x[i] = weight * static_cast<float>(f.x[i]);
+        for (int i = 0; i < L::v_rows; ++i) {
+            const int t = token_of_row(i);
+            float weight = whole_weight[i];
+            if (scaled && left < tokens) weight = shared[L::powers + (t < left ? left - 1 - t : 0)];
+            const Four<E> f = *raw(tile, L::kept + i);
+            float x[4];
 #pragma unroll
-        for (int p = 0; p < 4; ++p) {
-            float* const to = shared + L::v + tile % 2 * L::v_size + t * 4 * width + p * width + (slot ^ (2 * p)) * 4;
-            *reinterpret_cast<float4*>(to) = make_float4(x[p], x[1 ^ p], x[2 ^ p], x[3 ^ p]);
+            for (int j = 0; j < 4; ++j) x[j] = weight * static_cast<float>(f.x[j]);
+            float* const to = shared + L::v + tile % 2 * L::v_size + t * 4 * width;
+#pragma unroll
+            for (int p = 0; p < 4; ++p)
+                *reinterpret_cast<float4*>(to + p * width + L::place(slot, p) * 4) =
+                    make_float4(x[p], x[1 ^ p], x[2 ^ p], x[3 ^ p]);
         }
     }
 
@@ -234,11 +256,11 @@ struct Engine {
         }
     }
     __device__ __forceinline__ void read_values(float (&x)[4], const float* v) const {
-        read<4>(x, v + (group & 3) * width + (c4 ^ (2 * (group & 3))) * 4);
+        read<4>(x, v + (group & 3) * width + L::place(c4, group & 3) * 4);
     }
     // Ranks of vector i of this thread.
     __device__ __forceinline__ void read_ranks(float* x, const float* row, int i) const {
-        read<L::vector>(x, row + (i * groups + group) * L::vector);
+        read<L::vector>(x, row + (i * G + group) * L::vector);
     }
 
     __device__ __forceinline__ void clear_state() {
@@ -259,31 +281,42 @@ struct Engine {
     // Sums over the columns' lanes of 4 registers: leaves column `column_of(0)`, summed over the lower two bits of the
     // group.
     __device__ static __forceinline__ float over_columns(const float (&o)[4]) {
-        const float x = o[0] + __shfl_xor_sync(~0u, o[2], 4), y = o[1] + __shfl_xor_sync(~0u, o[3], 4);
-        return x + __shfl_xor_sync(~0u, y, 2);
+        const float x = o[0] + __shfl_xor_sync(~0u, o[2], 2 * L::lanes),
+                    y = o[1] + __shfl_xor_sync(~0u, o[3], 2 * L::lanes);
+        return x + __shfl_xor_sync(~0u, y, L::lanes);
     }
-    // Outputs of four tokens that are still to be summed over the ranks.
+    // Tokens that are done together, and how many of them have outputs whose sums end in one lane.
+    static constexpr int together = 4, ends = together / (G / 4);
+    // Their outputs, still to be summed over the ranks; of those that end in this lane how they are weighted and
+    // whether they exist. The first goes to `to`, the next a token further.
     struct Waiting {
-        float o[4][4];
-        E* to;         // where this lane's output goes, after the sum
-        float weight;  // of it
-        bool there;    // whether it exists
+        float o[together][4];
+        E* to;
+        float weight[ends];
+        bool there[ends];
     };
-    // The token of four whose output ends in this lane, its column being column_of(0).
-    __device__ __forceinline__ int token_of() const { return lane / 8; }
+    // The first token among them whose output ends in this lane, its column being column_of(0).
+    __device__ __forceinline__ int token_of() const { return lane / (4 * L::lanes) * ends; }
     template <bool scaled>
     __device__ __forceinline__ void put(const Waiting& w) const {
-        float s[4];
+        float s[together];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) s[i] = over_columns(w.o[i]);
-        const bool upper = lane & 16, odd = lane & 8;
-        float x = upper ? s[2] : s[0], y = upper ? s[3] : s[1];
-        x += __shfl_xor_sync(~0u, upper ? s[0] : s[2], 16);
-        y += __shfl_xor_sync(~0u, upper ? s[1] : s[3], 16);
-        float z = odd ? y : x;
-        z += __shfl_xor_sync(~0u, odd ? x : y, 8);
-        if (scaled) z *= w.weight;
-        if (w.there) *w.to = static_cast<E>(z);
+        for (int i = 0; i < together; ++i) s[i] = over_columns(w.o[i]);
+            // Over the other bits of the group, each of which halves the tokens of a lane.
+#pragma unroll
+        for (int half = together / 2, bit = 16; half >= ends; half /= 2, bit /= 2) {
+            const bool upper = lane & bit;
+#pragma unroll
+            for (int i = 0; i < half; ++i) {
+                const float other = __shfl_xor_sync(~0u, upper ? s[i] : s[i + half], bit);
+                s[i] = (upper ? s[i + half] : s[i]) + other;
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < ends; ++i) {
+            if (scaled) s[i] *= w.weight[i];
+            if (w.there[i]) w.to[i * a.o_stride[2]] = static_cast<E>(s[i]);
+        }
     }
 
     // Adds a term of an output; the first sets it.
@@ -291,25 +324,22 @@ struct Engine {
         o = first ? q * x : fmaf(q, x, o);
     }
 
-    // Four tokens from t0 of a tile, whose operands lie at k, q and v.
+    // Tokens of a tile that are done together, whose operands lie at k_row and v_row.
     template <bool scaled>
-    __device__ __forceinline__ void four_tokens(float (&o)[4][4], Factor& factor, bool decays, const float* k_row,
-                                                const float* v_row, int left) {
+    __device__ __forceinline__ void some_tokens(float (&o)[together][4], Factor& factor, bool decays,
+                                                const float* k_row, const float* v_row, int left) {
         const float* const q_row = k_row + tokens * L::ranks;
-        float decay[4] = {1, 1, 1, 1};
-        if (!scaled && decays) {
+        float decay[together];
 #pragma unroll
-            for (int t = 0; t < 4; ++t)
-                if (t < left) decay[t] = factor.next();
-        }
+        for (int t = 0; t < together; ++t) decay[t] = !scaled && decays && t < left ? factor.next() : 1.0f;
         if constexpr (order == Order::fleet) {
-            float v[4][4];
+            float v[together][4];
 #pragma unroll
-            for (int t = 0; t < 4; ++t) read_values(v[t], v_row + t * 4 * width);
+            for (int t = 0; t < together; ++t) read_values(v[t], v_row + t * 4 * width);
 #pragma unroll
-            for (int i = 0; i < L::vectors; ++i) {  // 64 ranks at a time
+            for (int i = 0; i < L::vectors; ++i) {  // 4 G ranks at a time
 #pragma unroll
-                for (int t = 0; t < 4; ++t) {
+                for (int t = 0; t < together; ++t) {
                     float k[L::vector], q[L::vector];
                     read_ranks(k, k_row + t * L::ranks, i);
                     read_ranks(q, q_row + t * L::ranks, i);
@@ -327,7 +357,7 @@ struct Engine {
             }
         } else {
 #pragma unroll
-            for (int t = 0; t < 4; ++t) {
+            for (int t = 0; t < together; ++t) {
                 float k[R], q[R], v[4];
 #pragma unroll
                 for (int i = 0; i < L::vectors; ++i) {
@@ -367,7 +397,9 @@ struct Engine {
         const bool decays = log2_gamma < 0, whole_fours = a.quads_qk && a.quads_v;
         Factor factor(exp2(log2_gamma * (scaled ? tokens : 1)), 0);
         int left = static_cast<int>(to - from);  // tokens from `start` on
-        const float whole_weight = shared[L::powers + tokens - 1 - threadIdx.x / 8];
+        float whole_weight[L::v_rows];
+#pragma unroll
+        for (int i = 0; i < L::v_rows; ++i) whole_weight[i] = shared[L::powers + tokens - 1 - token_of_row(i)];
 #pragma unroll 1
         for (int i = 0; i < L::ahead; ++i) fetch_part(i, from + i * tokens, to);
         Source next = source(from + L::ahead * tokens);
@@ -375,13 +407,14 @@ struct Engine {
         convert<scaled>(0, left, whole_weight);
         __syncthreads();
         E* row = O + (from + token_of()) * a.o_stride[2] + column_of(0);
-        const int64_t four = 4 * a.o_stride[2];
+        const int64_t further = together * a.o_stride[2];
         const bool column_there = column_of(0) < a.d;
         Waiting first, second;
-        second.there = false;
 #pragma unroll
-        for (int i = 0; i < 16; ++i) second.o[i / 4][i % 4] = 0;
-        second.to = row, second.weight = 1;
+        for (int i = 0; i < ends; ++i) second.there[i] = false, second.weight[i] = 1;
+#pragma unroll
+        for (int i = 0; i < 4 * together; ++i) second.o[i / 4][i % 4] = 0;
+        second.to = row;
         int tile = 0;
         for (int64_t start = from; left > 0; start += tokens, left -= tokens, ++tile) {
             const float* k = shared + L::kq + tile % L::tiles * L::kq_size;
@@ -394,23 +427,28 @@ struct Engine {
             if (scaled && decays) scale_state(n == tokens ? factor.next() : static_cast<float>(exp2(log2_gamma * n)));
             const float* weight = shared + L::powers + tokens + n - 1 - token_of();
 #pragma unroll 1
-            for (int some = n; some > n - tokens; some -= 8) {
+            for (int some = n; some > n - tokens; some -= 2 * together) {
                 const auto wait = [&](Waiting& w, int more) {
-                    w.to = row, w.there = token_of() < some - more && column_there;
-                    w.weight = scaled && w.there ? weight[-more] : 1.0f;
-                    row += four;
+                    w.to = row;
+#pragma unroll
+                    for (int i = 0; i < ends; ++i) {
+                        w.there[i] = token_of() + i < some - more && column_there;
+                        w.weight[i] = scaled && w.there[i] ? weight[-more - i] : 1.0f;
+                    }
+                    row += further;
                 };
-                four_tokens<scaled>(first.o, factor, decays, k, v, some);
+                some_tokens<scaled>(first.o, factor, decays, k, v, some);
                 if constexpr (outputs) {
                     put<scaled>(second);
                     wait(first, 0);
                 }
-                four_tokens<scaled>(second.o, factor, decays, k + 4 * L::ranks, v + 16 * width, some - 4);
+                some_tokens<scaled>(second.o, factor, decays, k + together * L::ranks, v + together * 4 * width,
+                                    some - together);
                 if constexpr (outputs) {
                     put<scaled>(first);
-                    wait(second, 4);
+                    wait(second, together);
                 }
-                k += 8 * L::ranks, v += 32 * width, weight -= 8;
+                k += 2 * together * L::ranks, v += 2 * together * 4 * width, weight -= 2 * together;
             }
             __syncthreads();
         }
@@ -418,72 +456,96 @@ struct Engine {
     }
 };
 
-template <class E, int R, Order order>
-__global__ __launch_bounds__(threads, 2) void causal_tile(const __grid_constant__ Args a) {
-    extern __shared__ float shared[];
+// Which columns of which head a block works on, and which segment or piece of its tokens, of n.
+struct Place {
+    int64_t column_block, i, h, b;
+    __device__ int64_t batch_head(const Args& a) const { return b * a.all_heads + a.first_head + h; }
+};
+__device__ __forceinline__ Place place(const Args& a, int64_t n) {
     int64_t x = blockIdx.x;
-    const auto part = [&](int64_t n) {
-        const int64_t i = x % n;
-        x /= n;
+    const auto part = [&](int64_t of) {
+        const int64_t i = x % of;
+        x /= of;
         return i;
     };
-    // The state kernel has no block for the last segment.
-    const int64_t cb = part(a.column_blocks), segment = part(a.segments - (order == Order::state)), h = part(a.heads),
-                  b = x;
-    Engine<E, R, order> engine(a, shared, b, h, static_cast<int>(cb) * width);
-    const int64_t bh = b * a.all_heads + a.first_head + h, size = int64_t{a.r} * a.d;
-    float* const carried = a.carried ? a.carried + bh * a.segments * size : nullptr;
-    int64_t from = segment * a.length;
-    const int64_t to = from + a.length < a.N ? from + a.length : a.N;
-    if constexpr (order == Order::state) {
-        // Tokens whose weight at the end is below 2^-unseen_bits are left out.
-        if (segment == 0 && a.state) engine.load_state(a.state + bh * size, 1.0f);
-        if (segment == 0) engine.store_state(carried);
-        if (engine.log2_gamma * static_cast<double>(to - from) < -unseen_bits) {
-            from = to - static_cast<int64_t>(ceil(-unseen_bits / engine.log2_gamma));
-            engine.clear_state();
-        }
-    } else if (carried) {
-        for (int64_t s = segment == 0 ? 0 : 1; s <= segment; ++s) {
-            engine.load_state(
-                carried + s * size,
-                static_cast<float>(exp2(engine.log2_gamma * static_cast<double>((segment - s) * a.length))));
-        }
-    } else if (a.state) {
-        engine.load_state(a.state + bh * size, 1.0f);
+    Place p{};
+    p.column_block = part(a.column_blocks), p.i = part(n), p.h = part(a.heads), p.b = x;
+    return p;
+}
+
+// Tokens of piece i without those whose weight at the end of its segment is below 2^-unseen_bits.
+struct Tokens {
+    int64_t from, to;
+    bool cut;  // there are such tokens, and what is before the piece is as light
+};
+__device__ __forceinline__ Tokens seen_of_piece(const Args& a, double log2_gamma, int64_t i) {
+    Tokens seen{i * a.piece, (i + 1) * a.piece, false};
+    const int64_t end = (i / a.pieces + 1) * a.pieces * a.piece;
+    if (log2_gamma * static_cast<double>(end - seen.from) < -unseen_bits) {
+        const int64_t first = end - static_cast<int64_t>(ceil(-unseen_bits / log2_gamma));
+        seen.from = first < seen.to ? first : seen.to, seen.cut = true;
     }
-    if (order != Order::row_based && engine.log2_gamma >= direct_below) engine.template sweep<true>(from, to);
-    else engine.template sweep<false>(from, to);
-    if constexpr (order == Order::state) engine.store_state(carried + (segment + 1) * size);
-    else if (a.state && segment + 1 == a.segments) engine.store_state(a.state + bh * size);
+    return seen;
+}
+
+template <class E, int R, int G, Order order>
+__global__ __launch_bounds__(threads, 2) void causal_tile(const __grid_constant__ Args a) {
+    extern __shared__ float shared[];
+    // The state kernel has a block for each piece of all segments but the last.
+    const Place at = place(a, order == Order::state ? a.carried_pieces() : a.segments);
+    Engine<E, R, G, order> engine(a, shared, at.b, at.h, static_cast<int>(at.column_block) * Layout<E, R, G>::width);
+    const int64_t size = int64_t{a.r} * a.d, length = a.piece * a.pieces;
+    float* const state = a.state ? a.state + at.batch_head(a) * size : nullptr;
+    float* const carried = a.carried ? a.carried + at.batch_head(a) * (1 + a.carried_pieces()) * size : nullptr;
+    Tokens tokens{at.i * length, at.i * length + length < a.N ? at.i * length + length : a.N, false};
+    if constexpr (order == Order::state) {
+        if (at.i == 0 && state) engine.load_state(state);
+        if (at.i == 0) engine.store_state(carried);
+        tokens = seen_of_piece(a, engine.log2_gamma, at.i);
+        if (tokens.cut) engine.clear_state();
+    } else if (carried) {
+        engine.load_state(carried + at.i * a.pieces * size);
+    } else if (state) {
+        engine.load_state(state);
+    }
+    if (order != Order::row_based && engine.log2_gamma >= direct_below)
+        engine.template sweep<true>(tokens.from, tokens.to);
+    else engine.template sweep<false>(tokens.from, tokens.to);
+    if constexpr (order == Order::state) engine.store_state(carried + (at.i + 1) * size);
+    else if (state && at.i + 1 == a.segments) engine.store_state(state);
 }
 
 // Kernel for the element type and the number of ranks.
 template <Order order>
-void run_order(const char* name, const CausalArgs& c, const Args& x, std::int64_t blocks, cudaStream_t stream) {
+void run_order(const char* name, const CausalArgs& c, const Args& x, bool wide, std::int64_t blocks,
+               cudaStream_t stream) {
     visit(c.type, [&](auto zero) {
         using E = decltype(zero);
-        const auto with = [&]<int R>(std::integral_constant<int, R>) {
-            constexpr std::size_t shared = sizeof(float) * Layout<E, R>::floats;
+        const auto with = [&]<int R, int G>(std::integral_constant<int, R>, std::integral_constant<int, G>) {
+            constexpr std::size_t shared = sizeof(float) * Layout<E, R, G>::floats;
             if (shared > shared_memory())
                 fail(name, ": r is ", c.r, ", which takes ", shared, " bytes of shared memory, this device has ",
                      shared_memory());
-            launch(causal_tile<E, R, order>, name, dim3(static_cast<unsigned>(blocks)), threads, shared, 1, false,
+            launch(causal_tile<E, R, G, order>, name, dim3(static_cast<unsigned>(blocks)), threads, shared, 1, false,
                    stream, x);
         };
-        if (c.r <= 32) with(std::integral_constant<int, 2>{});
-        else if (c.r <= 64) with(std::integral_constant<int, 4>{});
-        else if (c.r <= 128) with(std::integral_constant<int, 8>{});
-        else with(std::integral_constant<int, 16>{});
+        constexpr std::integral_constant<int, 16> all;
+        if constexpr (order != Order::row_based) {
+            if (wide) return with(std::integral_constant<int, 16>{}, std::integral_constant<int, 8>{});
+        }
+        if (c.r <= 32) with(std::integral_constant<int, 2>{}, all);
+        else if (c.r <= 64) with(std::integral_constant<int, 4>{}, all);
+        else if (c.r <= 128) with(std::integral_constant<int, 8>{}, all);
+        else with(std::integral_constant<int, 16>{}, all);
     });
 }
 
 // The launches of a method, of at most max_heads heads and 2^30 blocks each.
 template <Order order>
-void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStream_t stream) {
+void run(const char* name, const CausalArgs& c, const Cut& cut, cudaStream_t stream) {
     check_causal(name, c);
     if (empty(c)) return;
-    check_workspace(name, c, workspace(c, segments));
+    check_workspace(name, c, workspace(c, cut));
     const auto set = [](std::int64_t(&to)[3], Strides s) { to[0] = s.batch, to[1] = s.head, to[2] = s.token; };
     const auto quads = [&](const void* p, Strides s, int columns) {
         return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(p) % (4 * bytes_of(c.type)) == 0 &&
@@ -493,8 +555,8 @@ void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStrea
     x.q = c.q, x.k = c.k, x.v = c.v, x.o = c.o;
     set(x.q_stride, c.q_stride), set(x.k_stride, c.k_stride), set(x.v_stride, c.v_stride), set(x.o_stride, c.o_stride);
     x.N = c.N, x.r = c.r, x.d = c.d, x.all_heads = static_cast<std::int32_t>(c.H);
-    x.length = ((c.N + segments - 1) / segments + tokens - 1) / tokens * tokens;
-    x.segments = static_cast<std::int32_t>((c.N + x.length - 1) / x.length);
+    x.piece = cut.piece, x.pieces = cut.pieces, x.segments = cut.segments;
+    const int width = width_of(cut.wide ? 8 : 16);
     x.column_blocks = (c.d + width - 1) / width;
     x.quads_qk = quads(c.q, c.q_stride, c.r) && quads(c.k, c.k_stride, c.r), x.quads_v = quads(c.v, c.v_stride, c.d);
     x.state = c.state;
@@ -505,10 +567,10 @@ void run(const char* name, const CausalArgs& c, std::int64_t segments, cudaStrea
         for (int h = 0; h < x.heads; ++h) x.log2_gamma[h] = std::log2(c.decay_of(first + h));
         const std::int64_t blocks = c.B * x.heads * x.column_blocks;
         if (c.N > (std::int64_t{1} << 31) - 256) fail(name, ": ", c.N, " tokens, expected fewer than 2^31");
-        if (blocks * x.segments > (std::int64_t{1} << 31) - 1)
+        if (blocks * x.segments * x.pieces > (std::int64_t{1} << 31) - 1)
             fail(name, ": ", c.B, " batches of ", c.H, " heads are too many");
-        if (x.segments > 1) run_states(c, x, stream);
-        run_order<order>(name, c, x, blocks * x.segments, stream);
+        if (x.segments > 1) run_states(c, x, cut.wide, stream);
+        run_order<order>(name, c, x, cut.wide, blocks * x.segments, stream);
     }
 }
 

@@ -10,7 +10,7 @@ std::size_t row_based_workspace(const CausalArgs& a) {
 }
 
 void row_based(const CausalArgs& a, cudaStream_t stream) {
-    tile::run<tile::Order::row_based>("row_based", a, 1, stream);
+    tile::run<tile::Order::row_based>("row_based", a, tile::cut_into(a, 1, 1, false), stream);
 }
 
 }  // namespace causeway::gpu

@@ -7,6 +7,7 @@
 #include "gpu/base/stream.hpp"
 #include "gpu/exact/causal_linear_attention.hpp"
 #include "gpu/exact/normalize.hpp"
+#include "gpu/exact/register_tile.hpp"
 #include "gpu/exact/registry.hpp"
 #include "gpu/gradient/causal_linear_attention_grad.hpp"
 #include "gpu/tensor/tensor.hpp"
@@ -159,6 +160,86 @@ TEST_CASE("GPU: causal linear attention split over the sequence gives the same",
             on.args.splits = pieces;
             CHECK(distance(on.run(gpu::causal_method(name)), want, 0) <= 6e-6);
         }
+    }
+}
+
+TEST_CASE("GPU: FleetAttention and causal-dot-product cut in every way", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    const auto numbers = [](const Tensor& x) {
+        std::vector<double> out;
+        for (Index i = 0; i < x.size(); ++i) out.push_back(x.get(i));
+        return out;
+    };
+    unsigned seed = 40;
+    for (const auto& [r, d] : {std::pair<Index, Index>{128, 128}, {96, 72}, {66, 34}, {127, 61}}) {
+        for (const Index N : {1, 15, 16, 33, 250}) {
+            const test::Case c{2, 3, N, r, d, {0.95, 1.0, 1e-4}, false, ++seed};
+            for (const DType type : {DType::f32, DType::bf16, DType::f16}) {
+                const test::Inputs in = rounded(test::inputs(c, DType::f64), type);
+                Tensor start(DType::f32, {2, 3, r, d});
+                for (Index i = 0; i < start.size(); ++i) start.set(i, 0.1 * std::sin(static_cast<double>(i)));
+                CausalOptions o = test::options(c, "row-based");
+                o.state = start.to(DType::f64), o.return_state = true;
+                const auto exact = causal_linear_attention(in.B, in.C, in.V, o);
+                const std::vector<double> want = numbers(exact.O), want_state = numbers(exact.state);
+                const double bound = type == DType::bf16 ? 8e-3 : type == DType::f16 ? 1.5e-3 : 6e-6;
+                const auto agrees = [&](int segments, int pieces, bool wide, bool fleet, gpu::Precision precision) {
+                    OnGpu on(c, in, type, seed % 2 == 0, &start);
+                    on.args.precision = precision;
+                    const gpu::tile::Cut cut = gpu::tile::cut_into(on.args, segments, pieces, wide);
+                    const gpu::Buffer workspace(gpu::tile::workspace(on.args, cut));
+                    on.args.workspace = {workspace.data(), workspace.bytes()};
+                    test::settle();
+                    (fleet ? gpu::tile::fleet : gpu::tile::causal_dot_product)(on.args, cut, nullptr);
+                    const Tensor O = on.o.cpu();
+                    CAPTURE(c, name(type), segments, pieces, wide, fleet, precision);
+                    CHECK(distance(on.token_major ? OnGpu::swapped(O) : O, want, 0) <= bound);
+                    CHECK(distance(on.state.cpu(), want_state, 0) <= 6e-6);
+                };
+                for (const auto& [segments, pieces] : {std::pair<int, int>{1, 1}, {2, 1}, {3, 2}, {2, 4}, {100, 1}}) {
+                    for (const bool wide : {false, true}) {
+                        for (const bool fleet : {false, true}) {
+                            agrees(segments, pieces, wide, fleet, gpu::Precision::exact);
+                            if (type == DType::f32) agrees(segments, pieces, wide, fleet, default_precision);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("GPU: FleetAttention with Inf and NaN before a cut", "[gpu][gpu-exact]") {
+    if (!test::on_gpu()) return;
+    const test::Poison poison;
+    const test::Case c{1, 2, 200, 128, 64, {}, false, 41};
+    for (const gpu::Precision precision : {gpu::Precision::exact, default_precision}) {
+        test::Inputs in = rounded(test::inputs(c, DType::f64), DType::f32);
+        in.C.set(20 * 128 + 3, INFINITY);    // of the first head: k, rank 3
+        in.V.set((200 + 90) * 64 + 5, NAN);  // of the second: v, column 5
+        OnGpu on(c, in, DType::f32, false);
+        on.args.precision = precision;
+        const gpu::tile::Cut cut = gpu::tile::cut_into(on.args, 2, 2, true);
+        const gpu::Buffer workspace(gpu::tile::workspace(on.args, cut));
+        on.args.workspace = {workspace.data(), workspace.bytes()};
+        test::settle();
+        gpu::tile::fleet(on.args, cut, nullptr);
+        const Tensor O = on.o.cpu();
+        CAPTURE(precision);
+        for (Index token = 0; token < 200; ++token) {
+            for (Index column = 0; column < 64; ++column) {
+                const double first = O.get(token * 64 + column), second = O.get((200 + token) * 64 + column);
+                CAPTURE(token, column);
+                // q_3 · (Inf · v) has the signs of both factors while one term alone is not finite.
+                if (token < 20) CHECK(std::isfinite(first));
+                else CHECK_FALSE(std::isfinite(first));
+                if (token >= 20 && token < 30) CHECK(std::isinf(first));
+                CHECK(std::isnan(second) == (token >= 90 && column == 5));
+            }
+        }
+        // Behind the cut too the one infinite term is Inf, not NaN.
+        CHECK(std::isinf(O.get(150 * 64)));
     }
 }
 
