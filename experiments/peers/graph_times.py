@@ -1,5 +1,6 @@
 """What the scripts beside this one time of a call on a GPU: plain calls in a queue, and replays of its graph."""
 import statistics
+import sys
 
 
 def timed(call, repeats):
@@ -25,6 +26,7 @@ def time_of(call):
             call()
         graph.replay()
         replay = statistics.median(timed(graph.replay, 10) for _ in range(7))
-    except RuntimeError:
+    except Exception as problem:  # every library has classes of its own
+        print("no graph of a call:", str(problem)[:200], file=sys.stderr)
         torch.cuda.synchronize()
     return replay, plain

@@ -10,7 +10,8 @@
 namespace causeway::gpu {
 
 // Bytes of device memory that the call needs besides its tensors: 0 unless the sequence is cut, then B·H·r·d floats for
-// each piece (register_tile.hpp), 64 MiB at most.
+// each piece (register_tile.hpp), 64 MiB at most unless `splits` is given. It depends on the precision, and on whether
+// k and v lie in rows of whole pieces of 16 bytes.
 std::size_t causal_dot_product_workspace(const CausalArgs& a);
 
 // For each token i and each row e of the state: U_e ← γ U_e + k_ie v_i, then o_i += q_ie U_e while U_e is at hand. On

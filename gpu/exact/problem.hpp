@@ -22,7 +22,8 @@ struct CausalArgs {
     Precision precision = default_precision;
     Workspace workspace;     // at least what <method>_workspace() says
     std::int64_t block = 0;  // tokens of a block, where the method can be given one (registry.hpp); 0: its own
-    int splits = 0;  // lightning_attention_2, for tests: shares that all tokens of all heads are cut into; 0: chosen
+    int splits = 0;  // lightning_attention_2, fleet and causal_dot_product, for tests: shares that all tokens of all
+                     // heads are cut into; 0: chosen
 
     double decay_of(std::int64_t h) const { return gamma ? gamma[h] : 1.0; }
 };

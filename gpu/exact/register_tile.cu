@@ -26,13 +26,14 @@ __global__ __launch_bounds__(256) void sum_pieces(const __grid_constant__ Args a
     const int64_t h = blockIdx.x % a.heads, b = blockIdx.x / a.heads, at = int64_t{blockIdx.y} * 256 + threadIdx.x,
                   size = int64_t{a.r} * a.d;
     if (at >= size) return;
-    const auto decay = static_cast<float>(exp2(a.log2_gamma[h] * static_cast<double>(a.piece)));
+    Factor factor(exp2(a.log2_gamma[h] * static_cast<double>(a.piece)), 0);
     float* x = a.carried + (b * a.all_heads + a.first_head + h) * (1 + a.carried_pieces()) * size + at;
     float sum = 0;
     for (int s = 0; s < a.segments - 1; ++s) {
 #pragma unroll 4
         for (int i = 0; i < a.pieces; ++i) {
             x += size;
+            const float decay = factor.next();
             sum = decay > 0 ? fmaf(decay, sum, *x) : *x;  // what is out of sight may be Inf
         }
         *x = sum;

@@ -20,7 +20,7 @@ constexpr double unseen_bits = 60;
 enum class Order {       // of the work on a tile
     row_based,           // token by token: the whole state, then the whole output
     causal_dot_product,  // token by token: each row of the state is used as soon as it is new
-    fleet,               // rank by rank (64 at a time) through a few tokens, then the next ranks
+    fleet,               // rank by rank (32 or 64 at a time) through a few tokens, then the next ranks
     state,               // no outputs: the state alone
 };
 
@@ -52,7 +52,7 @@ struct Cut {
     std::int32_t segments = 1, pieces = 1;
     std::int64_t piece = 0;  // tokens
 };
-Cut cut_into(const CausalArgs& a, std::int64_t segments, int pieces, bool wide);  // fewer where N has no more tiles
+Cut cut_into(const CausalArgs& a, std::int64_t segments, int pieces, bool wide);  // or fewer
 Cut cut_of(const CausalArgs& a);                                                  // the quickest, as estimated
 bool may_be_wide(const CausalArgs& a);
 std::size_t workspace(const CausalArgs& a, const Cut& cut);

@@ -185,15 +185,16 @@ struct TileStates {
         cp_async_wait<0>();
     }
 
-    // The state to memory, summed token by token on FMA units, where sweep()'s is not finite: Inf - Inf of the two
-    // parts of an operand is NaN.
+    // Elements of the state in memory that are not finite once more, token by token on FMA units: Inf - Inf of the two
+    // parts of an operand is NaN where Inf is right.
     __device__ void sweep_again(const float* given, int64_t from, int64_t to, float* out) const {
         const double gamma = exp2(log2_gamma);
+        __syncwarp();  // elements that other lanes have stored
 #pragma unroll 1
-        for (int i = lane; i < 64 * 32; i += 32) {
+        for (int i = lane; i < m_tiles * 16 * n_tiles * 8; i += 32) {
             const int rank = rank0 + i / 32, column = column0 + warp_column + i % 32;
-            if (rank >= a.r || column >= a.d) continue;
             const int64_t at = int64_t{rank} * a.d + column;
+            if (rank >= a.r || column >= a.d || gpu::is_finite(out[at])) continue;
             float x = given ? given[at] : 0.0f;
             Factor factor(gamma, 0);
             for (int64_t t = from; t < to; ++t)
@@ -201,11 +202,12 @@ struct TileStates {
             out[at] = x;
         }
     }
+    // Whether all of this warp's state is.
     __device__ bool is_finite() const {
         float sum = 0;
 #pragma unroll
         for (int i = 0; i < m_tiles * n_tiles * 4; ++i) sum = fmaf(s[i / 16][i / 4 % 4][i % 4], 0.0f, sum);
-        return sum == 0.0f;
+        return __all_sync(all_lanes, sum == 0.0f);
     }
 };
 
@@ -222,8 +224,8 @@ __global__ __launch_bounds__(StatesLayout::threads, 2) void tile_states(const __
     if (seen.cut) states.load(given = nullptr);
     states.sweep(seen.from, seen.to);
     float* const out = carried + (at.i + 1) * size;
-    if (__all_sync(all_lanes, states.is_finite())) states.store(out);
-    else states.sweep_again(given, seen.from, seen.to, out);
+    states.store(out);
+    if (!states.is_finite()) states.sweep_again(given, seen.from, seen.to, out);
 }
 
 }  // namespace causeway::gpu::tile

@@ -24,8 +24,7 @@ CausalArgs causal_args(const GatedArgs& a) {
 bool gated_lightning_gradient_takes(const GatedGradArgs& a) {
     const GatedArgs& in = a.in;
     return in.gates == 0 && !in.beta && !in.state && !a.dstate_in && !a.after && in.group == 1 &&
-           a.dq_stride.token == 0 && a.dk_stride.token == 0 &&
-           (in.type == Type::BFloat16 || (in.type == Type::Float16 && in.scale == 1)) &&
+           a.dq_stride.token == 0 && a.dk_stride.token == 0 && in.type == Type::BFloat16 &&
            lightning_grad_reaches(causal_args(in), a.dO, a.dq, a.dk, a.dv);
 }
 

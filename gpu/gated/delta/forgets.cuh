@@ -31,8 +31,8 @@ __device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t
 }
 
 // A thread block for each head of k and v of a sequence, a warp for each split: a warm-up may take as many chunks as
-// the split before has, or a few. At fixed places each split goes by the gates before it alone, and the maps are made
-// where any needs them.
+// the split before has, or a few. At fixed places, and where packed sequences are cut together, each split goes by the
+// gates before it alone, and the maps are made where any needs them.
 template <bool packed>
 __global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_constant__ Work work) {
     constexpr uint32_t few_chunks = 8;
@@ -40,13 +40,13 @@ __global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_co
     const Sequence<packed> sequence{work};
     const uint32_t kv_bh = packed ? blockIdx.x % work.walk_blocks : blockIdx.x;
     const float* const g = sequence.g_of(kv_bh);
-    const bool fixed = packed && work.starts;
+    const bool by_split = packed && work.starts;
     bool all = true;
-    for (uint32_t split = 1 + threadIdx.x / 32; split < sequence.splits() && (all || fixed);
+    for (uint32_t split = 1 + threadIdx.x / 32; split < sequence.splits() && (all || by_split);
          split += forgets_threads / 32) {
         const uint32_t first = sequence.bound(split);
-        const bool soon = forgets(g, first, max(first - sequence.bound(split - 1), few_chunks), !fixed);
-        if (fixed && threadIdx.x % 32 == 0) *sequence.start_of(split, kv_bh) = !soon;
+        const bool soon = forgets(g, first, max(first - sequence.bound(split - 1), few_chunks), !by_split);
+        if (by_split && threadIdx.x % 32 == 0) *sequence.start_of(split, kv_bh) = !soon;
         all = all && soon;
     }
     all = __syncthreads_and(all);

@@ -104,7 +104,7 @@ struct PackedPlan : Blocks {
 // What lies where in the workspace, and its size: a copy of the states, where several blocks read one that one of them
 // overwrites (more than one split, or heads of q that share the state); A of every part but the first of a sequence,
 // and in steps of that too, Float32 [.., state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv];
-// whether a head takes the maps, [sequences of several splits, state_heads]; with splits at fixed places which of them
+// whether a head takes the maps, [sequences of several splits, state_heads]; where each split decides which of them
 // start from the states that the maps give, [parts, state_heads], at the last part before the split; and the walks of a
 // group. Null where there is none.
 struct Scratch {

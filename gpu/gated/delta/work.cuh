@@ -97,7 +97,7 @@ struct Sequence {
     }
     // Whether the maps of the head's parts are made.
     __device__ __forceinline__ bool takes_maps(uint32_t kv_bh) const { return !work.transfers || *transfers_of(kv_bh); }
-    // With splits at fixed places: whether split i starts from the state that the maps give.
+    // Where each split decides by itself: whether split i starts from the state that the maps give.
     __device__ __forceinline__ int* start_of(uint32_t split, uint32_t kv_bh) const {
         return work.starts + (int64_t{walk().first_part} + part_before(split)) * work.state_heads + kv_bh;
     }
