@@ -11,12 +11,8 @@ namespace {
 
 // Whether tile_states makes the pieces' states.
 bool states_on_tensor_cores(const CausalArgs& a) {
-    const auto fours = [](const void* p, Strides s, int columns) {
-        return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(p) % 16 == 0 && s.batch % 4 == 0 &&
-               s.head % 4 == 0 && s.token % 4 == 0;
-    };
     return a.type == Type::Float32 && a.precision != Precision::exact && a.r > 32 && a.r <= StatesLayout::ranks &&
-           a.d > 32 && fours(a.k, a.k_stride, a.r) && fours(a.v, a.v_stride, a.d) &&
+           a.d > 32 && lies_in_fours(a.k, a.type, a.k_stride, a.r) && lies_in_fours(a.v, a.type, a.v_stride, a.d) &&
            sizeof(float) * StatesLayout::floats <= shared_memory();
 }
 
@@ -141,6 +137,11 @@ std::size_t workspace(const CausalArgs& a, const Cut& cut) {
     if (cut.segments <= 1) return 0;
     const std::int64_t states = 1 + std::int64_t{cut.segments - 1} * cut.pieces;
     return static_cast<std::size_t>(a.B * a.H * states * a.r * a.d) * sizeof(float);
+}
+
+bool lies_in_fours(const void* data, Type type, Strides s, int columns) {
+    return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(data) % (4 * bytes_of(type)) == 0 && s.batch % 4 == 0 &&
+           s.head % 4 == 0 && s.token % 4 == 0;
 }
 
 std::size_t shared_memory() {

@@ -547,10 +547,7 @@ void run(const char* name, const CausalArgs& c, const Cut& cut, cudaStream_t str
     if (empty(c)) return;
     check_workspace(name, c, workspace(c, cut));
     const auto set = [](std::int64_t(&to)[3], Strides s) { to[0] = s.batch, to[1] = s.head, to[2] = s.token; };
-    const auto quads = [&](const void* p, Strides s, int columns) {
-        return columns % 4 == 0 && reinterpret_cast<std::uintptr_t>(p) % (4 * bytes_of(c.type)) == 0 &&
-               s.batch % 4 == 0 && s.head % 4 == 0 && s.token % 4 == 0;
-    };
+    const auto quads = [&](const void* p, Strides s, int columns) { return lies_in_fours(p, c.type, s, columns); };
     Args x{};
     x.q = c.q, x.k = c.k, x.v = c.v, x.o = c.o;
     set(x.q_stride, c.q_stride), set(x.k_stride, c.k_stride), set(x.v_stride, c.v_stride), set(x.o_stride, c.o_stride);

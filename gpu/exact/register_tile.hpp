@@ -61,6 +61,9 @@ std::size_t workspace(const CausalArgs& a, const Cut& cut);
 void fleet(const CausalArgs& a, const Cut& cut, cudaStream_t stream);
 void causal_dot_product(const CausalArgs& a, const Cut& cut, cudaStream_t stream);
 
+// Whether rows of so many columns can be read four elements at a time.
+bool lies_in_fours(const void* data, Type type, Strides s, int columns);
+
 // Bytes of shared memory that a block can have.
 std::size_t shared_memory();
 

@@ -113,15 +113,7 @@ struct TileStates {
         const float* const k = shared + chunk % L::stages * L::stage + lane % 4 * L::k_row + rank0 + lane / 4;
         const float* const v =
             shared + chunk % L::stages * L::stage + L::tokens * L::k_row + lane % 4 * L::v_row + warp_column + lane / 4;
-        float sum[m_tiles][n_tiles][4];
-#pragma unroll
-        for (int m = 0; m < m_tiles; ++m) {
-#pragma unroll
-            for (int n = 0; n < n_tiles; ++n) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) sum[m][n][i] = 0;
-            }
-        }
+        float sum[m_tiles][n_tiles][4] = {};
 #pragma unroll
         for (int eight = 0; eight < L::tokens / 8; ++eight) {
             uint32_t v_hi[n_tiles][2], v_lo[n_tiles][2];

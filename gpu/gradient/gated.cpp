@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "core/base/error.hpp"
 #include "gpu/base/error.hpp"
@@ -46,6 +47,23 @@ struct Plan {
     }
 };
 
+// A way to compute the gradient on tensor cores.
+struct Way {
+    bool (*takes)(const GatedGradArgs&);
+    std::size_t (*workspace)(const GatedGradArgs&);
+    void (*run)(const GatedGradArgs&, cudaStream_t);
+};
+// The first that takes the call; null: FMA units.
+const Way* way_of(const GatedGradArgs& a) {
+    static constexpr Way ways[] = {
+        {gated_lightning_gradient_takes, gated_lightning_gradient_workspace, gated_lightning_gradient},
+        {gated_heads_gradient_takes, gated_heads_gradient_workspace, gated_heads_gradient},
+        {gated_hopper_gradient_takes, gated_hopper_gradient_workspace, gated_hopper_gradient},
+    };
+    const auto* const way = std::find_if(std::begin(ways), std::end(ways), [&](const Way& x) { return x.takes(a); });
+    return way == std::end(ways) ? nullptr : way;
+}
+
 void check(const GatedGradArgs& a) {
     gated::check(a.in, name);
     if (a.in.B * a.in.H * a.in.N == 0) return;
@@ -67,9 +85,7 @@ void hand_through(const GatedGradArgs& a, cudaStream_t stream) {
 
 std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
     gated::check(a.in, name);
-    if (gated_lightning_gradient_takes(a)) return gated_lightning_gradient_workspace(a);
-    if (gated_heads_gradient_takes(a)) return gated_heads_gradient_workspace(a);
-    if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient_workspace(a);
+    if (const Way* const way = way_of(a)) return way->workspace(a);
     return Plan(a.in).bytes();
 }
 
@@ -88,9 +104,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     if (a.dq_sum && !gated_gradient_adds(a)) fail(name, ": dq_sum: given, expected none for this call");
     if ((a.dq_sum != nullptr) != (a.dk_sum != nullptr)) fail(name, ": dq_sum and dk_sum: one of them is null");
     if (a.in.N == 0) return hand_through(a, stream);
-    if (gated_lightning_gradient_takes(a)) return gated_lightning_gradient(a, stream);
-    if (gated_heads_gradient_takes(a)) return gated_heads_gradient(a, stream);
-    if (gated_hopper_gradient_takes(a)) return gated_hopper_gradient(a, stream);
+    if (const Way* const way = way_of(a)) return way->run(a, stream);
     const Plan plan(a.in);
     if (plan.empty()) return;
     gated::check_workspace(a.in.workspace, plan.bytes(), name);

@@ -68,6 +68,16 @@ struct OnGpu {
         const Tensor out = o.cpu(stream);
         return token_major ? swapped(out) : out;
     }
+
+    // FleetAttention or causal-dot-product on a sequence that is cut so.
+    Tensor run(const gpu::tile::Cut& cut, bool fleet) {
+        workspace = gpu::Buffer(gpu::tile::workspace(args, cut));
+        args.workspace = {workspace.data(), workspace.bytes()};
+        test::settle();
+        (fleet ? gpu::tile::fleet : gpu::tile::causal_dot_product)(args, cut, nullptr);
+        const Tensor out = o.cpu();
+        return token_major ? swapped(out) : out;
+    }
 };
 
 // Relative Frobenius distance; infinite where a number is not finite.
@@ -183,19 +193,13 @@ TEST_CASE("GPU: FleetAttention and causal-dot-product cut in every way", "[gpu][
                 o.state = start.to(DType::f64), o.return_state = true;
                 const auto exact = causal_linear_attention(in.B, in.C, in.V, o);
                 const std::vector<double> want = numbers(exact.O), want_state = numbers(exact.state);
-                const double bound = type == DType::bf16 ? 8e-3 : type == DType::f16 ? 1.5e-3 : 6e-6;
                 const auto agrees = [&](int segments, int pieces, bool wide, bool fleet, gpu::Precision precision) {
                     OnGpu on(c, in, type, seed % 2 == 0, &start);
                     on.args.precision = precision;
                     if (wide && !gpu::tile::may_be_wide(on.args)) return;  // a GPU with less shared memory
                     const gpu::tile::Cut cut = gpu::tile::cut_into(on.args, segments, pieces, wide);
-                    const gpu::Buffer workspace(gpu::tile::workspace(on.args, cut));
-                    on.args.workspace = {workspace.data(), workspace.bytes()};
-                    test::settle();
-                    (fleet ? gpu::tile::fleet : gpu::tile::causal_dot_product)(on.args, cut, nullptr);
-                    const Tensor O = on.o.cpu();
                     CAPTURE(c, name(type), segments, pieces, wide, fleet, precision);
-                    CHECK(distance(on.token_major ? OnGpu::swapped(O) : O, want, 0) <= bound);
+                    CHECK(distance(on.run(cut, fleet), want, 0) <= bound(gpu::causal_method("fleet"), type));
                     CHECK(distance(on.state.cpu(), want_state, 0) <= 6e-6);
                 };
                 for (const auto& [segments, pieces] : {std::pair<int, int>{1, 1}, {2, 1}, {3, 2}, {2, 4}, {100, 1}}) {
@@ -222,11 +226,7 @@ TEST_CASE("GPU: FleetAttention with Inf that is out of sight", "[gpu][gpu-exact]
         on.args.precision = precision;
         const gpu::tile::Cut cut = gpu::tile::cut_into(on.args, 3, 1, false);
         REQUIRE(cut.piece == 208);
-        const gpu::Buffer workspace(gpu::tile::workspace(on.args, cut));
-        on.args.workspace = {workspace.data(), workspace.bytes()};
-        test::settle();
-        gpu::tile::fleet(on.args, cut, nullptr);
-        const Tensor O = on.o.cpu();
+        const Tensor O = on.run(cut, true);
         for (Index i = 0; i < O.size(); ++i) {
             const Index token = i / 64;
             CAPTURE(precision, token);
@@ -247,11 +247,7 @@ TEST_CASE("GPU: FleetAttention with Inf and NaN before a cut", "[gpu][gpu-exact]
         OnGpu on(c, in, DType::f32, false);
         on.args.precision = precision;
         const gpu::tile::Cut cut = gpu::tile::cut_into(on.args, 2, 2, true);
-        const gpu::Buffer workspace(gpu::tile::workspace(on.args, cut));
-        on.args.workspace = {workspace.data(), workspace.bytes()};
-        test::settle();
-        gpu::tile::fleet(on.args, cut, nullptr);
-        const Tensor O = on.o.cpu();
+        const Tensor O = on.run(cut, true);
         CAPTURE(precision);
         for (Index token = 0; token < 200; ++token) {
             for (Index column = 0; column < 64; ++column) {

@@ -45,6 +45,12 @@ struct GradientCall {
     }
 };
 
+void rows_agree(const GradientCall& call, const GatedCase& c, const LinearGradient& want, double bound) {
+    CHECK(relative_error(gathered(call.dq, c.N, c.dk), want.dq) <= bound);
+    CHECK(relative_error(gathered(call.dk, c.N, c.dk), want.dk) <= bound);
+    CHECK(relative_error(gathered(call.dv, c.N, c.dv), want.dv) <= bound);
+}
+
 void gradient_agrees(const GatedCase& c, const GatedInputs& inputs, DType type, Index pad = 0) {
     const GatedInputs in = rounded_to(inputs, type);
     const Tensor dO = drawn({c.batch, c.heads * c.group, c.N, c.dv}, c.seed + 1000, type);
@@ -60,9 +66,7 @@ void gradient_agrees(const GatedCase& c, const GatedInputs& inputs, DType type, 
     // On tensor cores operands are rounded to the inputs' type between products; on FMA units only the results are.
     const bool rounds = gpu::gated_hopper_gradient_takes(call.args) || gpu::gated_lightning_gradient_takes(call.args);
     const double bound = rounds ? 2e-2 : 1e-5 + rounding_of(type), wide_bound = rounds ? 2e-2 : 2e-5;
-    CHECK(relative_error(gathered(call.dq, c.N, c.dk), want.dq) <= bound);
-    CHECK(relative_error(gathered(call.dk, c.N, c.dk), want.dk) <= bound);
-    CHECK(relative_error(gathered(call.dv, c.N, c.dv), want.dv) <= bound);
+    rows_agree(call, c, want, bound);
     if (c.gated()) CHECK(relative_error(call.dg.cpu(), *want.dlog_decay) <= wide_bound);
     if (c.delta()) CHECK(relative_error(call.dbeta.cpu(), *want.dbeta) <= wide_bound);
     if (c.state) CHECK(relative_error(call.dstate.cpu(), want.dstate) <= (rounds ? wide_bound : 1e-5));
@@ -84,6 +88,10 @@ std::string first_difference(const gpu::Tensor& first, const gpu::Tensor& second
     return std::to_string(differ) + " elements, first " + std::to_string(at) + ": " + std::to_string(a.get(at)) +
            " and " + std::to_string(b.get(at));
 }
+
+struct Call {
+    Index batch, heads, N, dk, dv;
+};
 
 constexpr const char* updates[] = {"linear", "gated", "delta", "gated_delta"};
 
@@ -231,9 +239,6 @@ TEST_CASE("gradients of the delta rule with a gate per head on tensor cores: sma
 TEST_CASE("gradients of the delta rule with a gate per head on tensor cores: heads that are cut into splits",
           "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
-    struct Call {
-        Index batch, heads, N, dk, dv;
-    };
     // Few heads and many tokens: splits of all lengths, some with empty chunks, and of several parts (the last one).
     const Call calls[] = {{1, 1, 6145, 128, 128}, {1, 2, 6207, 128, 64}, {2, 1, 9999, 40, 64}, {1, 4, 6400, 64, 128},
                           {3, 2, 8000, 24, 96},   {1, 3, 12300, 64, 64}, {2, 4, 16500, 24, 8}};
@@ -312,9 +317,6 @@ TEST_CASE("gradients of the gated family on tensor cores: twice the same bits", 
 
 TEST_CASE("gradients of linear attention on tensor cores: widths, lengths, scales and strides", "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
-    struct Call {
-        Index batch, heads, N, dk, dv;
-    };
     const Call calls[] = {{1, 1, 1, 128, 128}, {2, 3, 63, 64, 64},   {1, 2, 64, 128, 64},   {2, 2, 65, 24, 96},
                           {1, 3, 1000, 72, 8}, {1, 2, 4099, 8, 128}, {3, 40, 300, 128, 128}};
     unsigned seed = 900;
@@ -338,9 +340,7 @@ TEST_CASE("gradients of linear attention on tensor cores: widths, lengths, scale
                     if (gpu::device().hopper())
                         CHECK(gpu::gated_lightning_gradient_takes(one.args) == (type == DType::bf16));
                     const double bound = type == DType::bf16 ? 1e-2 : 2e-3;
-                    CHECK(relative_error(gathered(one.dq, c.N, c.dk), want.dq) <= bound);
-                    CHECK(relative_error(gathered(one.dk, c.N, c.dk), want.dk) <= bound);
-                    CHECK(relative_error(gathered(one.dv, c.N, c.dv), want.dv) <= bound);
+                    rows_agree(one, c, want, bound);
                     CHECK(relative_error(one.dstate.cpu(), want.dstate) <= 1e-5);
                 }
             }
