@@ -93,7 +93,10 @@ bool gated_gradient_adds(const GatedGradArgs& a) { return gated_heads_gradient_a
 
 bool gated_gradient_takes_gate_step(const GatedGradArgs& a) { return gated_heads_gradient_takes(a); }
 
-bool gated_gradient_has_state(const GatedGradArgs& a) { return gated_heads_gradient_takes(a); }
+bool gated_gradient_has_state(const GatedGradArgs& a) {
+    const Way* const way = way_of(a);
+    return way && way->run == gated_heads_gradient;
+}
 
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     check(a);

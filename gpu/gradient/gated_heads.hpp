@@ -1,5 +1,5 @@
-// Exact gradients with a gate per head or none, and of the delta rule, on tensor cores, BFloat16. gated_heads/README.md
-// has the formulas and who does what.
+// Exact gradients with a gate per head or none, with and without the delta rule, on tensor cores, BFloat16.
+// gated_heads/README.md has the formulas and who does what.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,15 +10,16 @@
 
 namespace causeway::gpu {
 
-// BFloat16 with β and at most a gate per head, a head of q for each of k, dk <= 128, dv <= 128, and tensors that TMA
-// reaches, on Hopper.
+// BFloat16 with at most a gate per head, a head of q for each of k, dk <= 128, dv <= 128, and tensors that TMA reaches,
+// on Hopper.
 bool gated_heads_gradient_takes(const GatedGradArgs& a);
 
 // Whether it adds up dq and dk over the heads of a batch entry, which share a head of q and one of k (dq_sum, dk_sum).
 bool gated_heads_gradient_adds(const GatedGradArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: the states of a part of the tokens and their
-// gradients, for two parts, and the state of every head before each part, unless dv has room for it.
+// gradients, for two parts, and the state of every head before each part, unless dv has room for it. Without β, with
+// dk = dv = 128, half of the gradients of the states of two parts alone.
 std::size_t gated_heads_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no

@@ -27,13 +27,14 @@ enum Heads : std::uint32_t {
     heads_half = 3      // + i, of finishing: warpgroup i has read a tile, and written it
 };
 
-// W, P and U of each chunk, 64 rows of 64 columns, lie where no gradient has been written yet.
+// W, P and U of each chunk, 64 rows of 64 columns, lie where no gradient has been written yet. Without the delta rule U
+// is v, and there are no W and P.
 struct Maps {
     CUtensorMap q, k, v, dO, dq, dk, dv, W, P, U, dq_sum, dk_sum;
 };
 
 // How the sums of dq and dk over heads are made: by clusters of thread blocks of finishing; in memory, where those of
-// two heads are added to zeros in whatever order (x + y = y + x), which `again` has written; or at the end.
+// two heads are added to zeros in whatever order (x + y = y + x), which a sweep has written; or at the end.
 enum class HeadSums { none, by_cluster, in_memory, at_the_end };
 
 // Chunks [first, first + chunks) of every split. The splits of a head lie one behind the other and have `split_chunks`
@@ -44,11 +45,14 @@ struct Part {
     gated::Operand dq_sum, dk_sum;  // over the heads of a batch entry, where they share a head of q and of k
     HeadSums over_heads;
     int first, chunks, split_chunks, splits;
-    int blocks;                           // of columns: 1 or 2
-    int q_step, k_step, v_step, dO_step;  // 0 where all heads share one, which TMA then sees, else 1
-    int W_column, P_column;               // where they begin in their maps
-    unsigned char* gates;                 // [splits, split_chunks]
-    unsigned char *S, *E;                 // of the part: [splits, chunks, blocks]; S null: the sweep keeps none
+    int blocks;                                   // of columns: 1 or 2
+    int q_step, k_step, v_step, dO_step, U_step;  // 0 where all heads share one, which TMA then sees, else 1
+    int W_column, P_column;                       // where they begin in their maps
+    unsigned char* gates;                         // [splits, split_chunks]
+    unsigned char *S, *E;                         // of the part: [splits, chunks, blocks]; S null: the sweep keeps none
+    // Not null: states lie in the gradients of their own chunks, 64 columns of S in dq and 64 in dk, 64 of E in dv, and
+    // E has the others, [splits, chunks]. Those of a chunk that the last token is in are here, [heads, 3].
+    unsigned char* last_chunks;
     // The states before chunks `every`, 2 `every` ... of a split, where parts begin: [.., splits, blocks, raw_words].
     // null: each lies in dv, in the two chunks before the part.
     std::uint32_t* boundaries;
@@ -67,6 +71,8 @@ struct Part {
     // The kernel runs beside the one before it, of which it needs nothing; it does not end before that one has ended.
     bool beside;
 
+    // Whether the last token lies in the chunk that begins with this one, and not at its end.
+    __device__ __forceinline__ bool is_cut(int token) const { return token < call.N && token + C > call.N; }
     __host__ __device__ bool ends_splits() const { return first + chunks == split_chunks; }
     __host__ __device__ std::int64_t all_splits() const { return call.all_heads * splits; }
     __host__ __device__ int map_rows() const { return call.dk > columns ? 2 * columns : columns; }
@@ -96,6 +102,16 @@ private:
           is_last(static_cast<int>(in_head) == p.splits - 1) {}
 };
 
+// States, or their gradients, that are sums of outer products.
+enum class Sum {
+    again,         // S of the chunks of a part, from U and from the state before the part
+    forward,       // without the delta rule: S of all chunks; where p.S is null, those before parts alone are kept
+    forward_map,   // the state behind a split, alone, and A
+    backward,      // E of the chunks of a part, the last one first
+    backward_map,  // the gradient of the state before a split, alone
+};
+
+void launch_gates(const Part& p, cudaStream_t stream);  // without the delta rule, for launch_prepare
 void launch_prepare(const Maps& maps, const Part& p, cudaStream_t stream);
 // Splits as maps of the state, whole walks that start from zeros where nothing is given: S_behind and A; E_before.
 void launch_forward_maps(const Maps& maps, const Part& p, cudaStream_t stream);
@@ -103,9 +119,10 @@ void launch_backward_maps(const Maps& maps, const Part& p, cudaStream_t stream);
 // Then those of the whole head: a scan over S ↦ A S + B forwards and E ↦ Aᵀ E + B backwards.
 void launch_scan(const Part& p, cudaStream_t stream);
 void launch_forward(const Maps& maps, const Part& p, cudaStream_t stream);
-void launch_again(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream);
+void launch_states(Sum sum, const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_finish(const Maps& maps, const Part& p, cudaStream_t stream);
+void launch_finish_linear(const Maps& maps, const Part& p, cudaStream_t stream);  // without the delta rule
 // The sums over heads, of all tokens; unless they are made at the end, only if not_finite says that dq and dk are
 // others now.
 void launch_add(const Part& p, cudaStream_t stream);

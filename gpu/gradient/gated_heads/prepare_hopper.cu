@@ -1,4 +1,4 @@
-// What needs no state, a thread block for each chunk of each head: sums of gates, W and P. README.md has the letters.
+// What needs no state, chunk by chunk in parallel: sums of gates, W and P. README.md has the letters.
 #include "gpu/gated/channels/gates.cuh"
 #include "gpu/gated/delta/gates.cuh"
 #include "gpu/gated/delta/inverse.cuh"
@@ -31,26 +31,46 @@ struct PrepareShared {
 // A NaN stays.
 __device__ __forceinline__ float at_least(float least, float x) { return fabsf(x) < least ? copysignf(least, x) : x; }
 
-// The gates of a chunk and β, by a warp: a lane has the tokens lane and 32 + lane.
+// Sums of a chunk's gates, by a warp: up to the tokens lane and 32 + lane, and of all.
+struct GateSums {
+    float upto[2], all;
+
+    __device__ __forceinline__ GateSums(const Part& p, int64_t bh, int64_t start, int lane) {
+        const gated::Call& call = p.call;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int64_t token = start + 32 * i + lane;
+            upto[i] = token < call.N && call.g ? channels::gate_base_2(call.g[bh * p.gate_step + token]) : 0.0f;
+        }
+        gated_delta::sum_up(upto, lane);
+        all = __shfl_sync(all_lanes, upto[1], 31);
+    }
+    __device__ __forceinline__ void write(ChunkGates& to, int lane) const {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int t = 32 * i + lane;
+            to.G[t] = upto[i];
+            to.from_start[t] = ptx::ex2_approx(upto[i]), to.to_end[t] = ptx::ex2_approx(all - upto[i]);
+        }
+    }
+};
+
+// The gates of a chunk and β, by a warp.
 __device__ __forceinline__ void make_gates(PrepareShared& s, const Part& p, int64_t bh, int64_t start, int lane) {
-    const gated::Call& call = p.call;
-    ChunkGates& to = s.gates;
-    float sum[2], beta[2];
+    float beta[2];  // on its way while gates are added up
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int64_t token = start + 32 * i + lane;
-        const bool there = token < call.N;
-        sum[i] = there && call.g ? channels::gate_base_2(call.g[bh * p.gate_step + token]) : 0.0f;
-        beta[i] = at_least(channels::least_beta, there ? call.beta[bh * p.gate_step + token] : 0.0f);
+        beta[i] = token < p.call.N ? p.call.beta[bh * p.gate_step + token] : 0.0f;
     }
-    gated_delta::sum_up(sum, lane);
-    const float all = __shfl_sync(all_lanes, sum[1], 31);
+    const GateSums sums(p, bh, start, lane);
+    sums.write(s.gates, lane);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
         const int t = 32 * i + lane;
-        to.G[t] = sum[i], to.beta[t] = beta[i], s.row[t] = at_least(least_row, beta[i]);
-        to.from_start[t] = ptx::ex2_approx(sum[i]), to.to_end[t] = ptx::ex2_approx(all - sum[i]);
-        to.to_sixteenth[t] = ptx::ex2_approx(__shfl_sync(all_lanes, sum[i], lane | 15) - sum[i]);
+        beta[i] = at_least(channels::least_beta, beta[i]);
+        s.gates.beta[t] = beta[i], s.row[t] = at_least(least_row, beta[i]);
+        s.gates.to_sixteenth[t] = ptx::ex2_approx(__shfl_sync(all_lanes, sums.upto[i], lane | 15) - sums.upto[i]);
     }
 }
 
@@ -116,7 +136,28 @@ __global__ __launch_bounds__(prepare_threads) void gated_heads_prepare(const __g
     if (p.beside && blockIdx.x + 1 == gridDim.x) ptx::griddepcontrol_wait();
 }
 
+constexpr int gates_threads = 128;
+
+// Without the delta rule: the gates' factors alone, a warp for each chunk.
+__global__ __launch_bounds__(gates_threads) void gated_heads_gates(const __grid_constant__ Part p) {
+    const unsigned at = blockIdx.x * (gates_threads / 32) + threadIdx.x / 32,
+                   all_splits = static_cast<unsigned>(p.all_splits());
+    if (at >= all_splits * p.chunks) return;
+    const int lane = threadIdx.x % 32, chunk = static_cast<int>(at / all_splits);
+    const Split split(p, at % all_splits);
+    ChunkGates& to = *reinterpret_cast<ChunkGates*>(split.gates(p, chunk));
+    GateSums(p, split.bh, split.token(chunk), lane).write(to, lane);
+    to.beta[lane] = to.beta[32 + lane] = 0.0f;
+}
+
 }  // namespace
+
+void launch_gates(const Part& p, cudaStream_t stream) {
+    constexpr std::int64_t warps = gates_threads / 32;
+    launch(gated_heads_gates, "launching gated_heads_gates",
+           dim3(static_cast<unsigned>((p.all_splits() * p.chunks + warps - 1) / warps)), gates_threads, 0, 1, false,
+           stream, p);
+}
 
 void launch_prepare(const Maps& maps, const Part& p, cudaStream_t stream) {
     static_assert(offsetof(ChunkGates, to_sixteenth) == gates_bytes);
