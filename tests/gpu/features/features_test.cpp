@@ -1,5 +1,6 @@
 // The feature maps on the GPU against those of core in Float64.
 #include "gpu/features/features.hpp"
+#include "core/lowrank/features.hpp"
 #include "core/lowrank/lowrank.hpp"
 #include "gpu/base/stream.hpp"
 #include "gpu/features/directions.hpp"
@@ -187,6 +188,31 @@ TEST_CASE("gpu: pointwise features", "[gpu][features]") {
             }
         }
         CHECK(worst <= 1e-6);
+    }
+}
+
+TEST_CASE("gpu: random directions are those of their seed, drawn or kept", "[gpu][features]") {
+    if (!on_gpu()) return;
+    struct Drawn {
+        std::uint64_t seed;
+        Index heads, m, d;
+        bool orthogonal;
+    };
+    const Drawn calls[] = {{1, 2, 8, 5, true},  {2, 2, 8, 5, true}, {1, 3, 8, 5, true},
+                           {1, 2, 8, 5, false}, {1, 2, 5, 8, true}, {3, 1, 2048, 1025, false}};
+    for (int round = 0; round < 3; ++round) {
+        for (const Drawn& c : calls) {
+            if (round > 0 && c.heads * c.m * c.d > 1000) continue;  // not kept, and slow
+            const Tensor got = gpu::random_directions(c.seed, c.heads, c.m, c.d, c.orthogonal).cpu();
+            CAPTURE(round, c.seed, c.heads, c.m, c.d, c.orthogonal);
+            Index differ = 0;
+            for (Index h = 0; h < c.heads; ++h) {
+                const auto want = lowrank::directions(lowrank::Random(c.seed, h), c.m, c.d, c.orthogonal);
+                for (Index i = 0; i < want.size(); ++i)
+                    differ += got.get(h * want.size() + i) != static_cast<float>(want.data()[i]);
+            }
+            CHECK(differ == 0);
+        }
     }
 }
 
