@@ -25,12 +25,8 @@ local rate = gpu_copy_rate()
 print(tostring(machine()))
 print(string.format("%s; copies at %.2f TB/s\n", device, rate / 1e12))
 
-local bytes_of = { Float32 = 4, BFloat16 = 2, Float16 = 2 }
-local function bytes(tensors)
-  local sum = 0
-  for _, x in ipairs(tensors) do sum = sum + length(x) * bytes_of[eltype(x)] end
-  return sum
-end
+local calls = dofile(folder .. "/lib/gpu_calls.lua")
+local bytes = calls.bytes
 
 -- ── Calls ──
 local unit = 1 / math.sqrt(128)
@@ -173,6 +169,8 @@ local function decoding()
 end
 
 local LA = "lightning-attention-2"
+-- Whose roof a row stands under (roofline.lua); 16-bit tensor cores where none is named.
+local tensor, split, fma = "tensor cores, 16 bits", "tensor cores, Float32", "FMA units, Float32"
 local rows = {
   { name = "lightning-attention-2, decay, bf16", N = 100000, call = causal(LA, "bf16", { decay = true }), ratio = 1.45,
     aim = 1.15, peer = "fla 3.2" },
@@ -189,31 +187,69 @@ local rows = {
   { name = "lightning-attention-2, 0-1 mask, bf16, h = 8", N = 100000, call = causal(LA, "bf16", { heads = 8 }),
     ratio = 1.8, aim = 1.3 },
   { name = "lightning-attention-2, decay, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", { decay = true }),
-    ratio = 1.6, aim = 1.3, peer = "leet 3.2 (tf32)" },
+    ratio = 1.6, aim = 1.3, peer = "leet 3.2 (tf32)", units = split },
   { name = "lightning-attention-2, 0-1 mask, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", {}), ratio = 1.6,
-    aim = 1.3, peer = "leet 6.1 (tf32)" },
+    aim = 1.3, peer = "leet 6.1 (tf32)", units = split },
   { name = "gated delta rule, bf16", N = 100000, call = delta("bf16", "gated_delta"), must = 2.2, aim_ms = 1.2,
     peer = "fla 6.58 ms" },
   { name = "gated delta rule, bf16", N = 8192, call = delta("bf16", "gated_delta"), must = 0.22, aim_ms = 0.12,
     peer = "fla 0.670 ms" },
   { name = "delta rule, bf16", N = 100000, call = delta("bf16", "delta"), peer = "fla 6.48 ms" },
-  { name = "fleet, f32", N = 100000, call = causal("fleet", "f32", {}), must = 8, aim_ms = 5, peer = "leet 364 ms" },
+  { name = "fleet, f32", N = 100000, call = causal("fleet", "f32", {}), must = 8, aim_ms = 5, peer = "leet 364 ms",
+    units = fma },
   { name = "fleet, decay, f32", N = 100000, call = causal("fleet", "f32", { decay = true }), must = 8, aim_ms = 5,
-    peer = "leet 364 ms" },
+    peer = "leet 364 ms", units = fma },
   { name = "causal-dot-product, f32", N = 100000, call = causal("causal-dot-product", "f32", {}), must = 8, aim_ms = 5,
-    peer = "leet 54.5 ms" },
+    peer = "leet 54.5 ms", units = fma },
   { name = "causal-dot-product, decay, f32", N = 100000, call = causal("causal-dot-product", "f32", { decay = true }),
-    must = 8, aim_ms = 5, peer = "leet 54.6 ms" },
+    must = 8, aim_ms = 5, peer = "leet 54.6 ms", units = fma },
   { name = "lightning-attention-2 and its gradient, decay, bf16", N = 25600, call = gradient(true), must = 1.6,
     aim_ms = 1.1, peer = "fla 3.32 ms" },
   { name = "lightning-attention-2 and its gradient, 0-1 mask, bf16", N = 25600, call = gradient(false), must = 1.6,
     aim_ms = 1.1 },
   { name = "one token, gated delta rule, 2048 heads, f32 state", N = 1, call = step(2048), ratio = 1 / 0.85,
-    aim = 1 / 0.93 },
-  { name = "one token, gated delta rule, 32 heads, f32 state", N = 1, call = step(32) },
+    aim = 1 / 0.93, units = fma },
+  { name = "one token, gated delta rule, 32 heads, f32 state", N = 1, call = step(32), units = fma },
   { name = "flash-decoding, h = 16, bf16", N = 640000, call = decoding(), ratio = 1.05, aim = 1.0,
     peer = "SDPA 1.139 ms" },
 }
+
+-- What else runs there, without goals of its own: the gated family and its gradients, the general rule, softmax
+-- attention, factors of low rank, and the other methods of causal linear attention.
+local function add(name, N, call, units) rows[#rows + 1] = { name = name, N = N, call = call, units = units } end
+local function family(call, what, update, shape)
+  shape.update = update
+  add(what, 8192, call(shape), shape.type == "f32" and fma or tensor)
+end
+family(calls.forward, "a gate per head, bf16", "gated", {})
+family(calls.forward, "a gate per channel, bf16", "gated", { channels = true })
+family(calls.forward, "a gate per channel, delta rule, bf16", "gated_delta", { channels = true })
+family(calls.forward, "gated delta rule, bf16, 8 packed texts", "gated_delta", { texts = 8 })
+family(calls.forward, 'gated delta rule, bf16, "prefix"', "gated_delta", { deterministic = "prefix" })
+family(calls.forward, "a gate per head, f32", "gated", { type = "f32" })
+family(calls.forward, "gated delta rule, f32", "gated_delta", { type = "f32" })
+family(calls.forward, "a gate per channel, delta rule, f32", "gated_delta", { type = "f32", channels = true })
+family(calls.gradient, "gradient, linear, bf16", "linear", {})
+family(calls.gradient, "gradient, a gate per head, bf16", "gated", {})
+family(calls.gradient, "gradient, a gate per channel, bf16", "gated", { channels = true })
+family(calls.gradient, "gradient, delta rule, bf16", "delta", {})
+family(calls.gradient, "gradient, gated delta rule, bf16", "gated_delta", {})
+family(calls.gradient, "gradient, a gate per channel, delta rule, bf16", "gated_delta", { channels = true })
+family(calls.gradient, "gradient, gated delta rule, f32", "gated_delta", { type = "f32" })
+add("general rule, f32", 8192, calls.general(32), fma)
+add("gradient, general rule, f32", 2048, calls.general_gradient(32), fma)
+add("softmax, causal, h = 16, bf16", 8192, calls.softmax("bf16", 16), tensor)
+add("softmax, causal, h = 16, f32", 8192, calls.softmax("f32", 16), fma)
+add("gradient, softmax, causal, h = 16, bf16", 8192, calls.softmax_gradient("bf16", 16), tensor)
+add("gradient, softmax, causal, h = 16, f32", 4096, calls.softmax_gradient("f32", 16), fma)
+add("factors favor+, d = 64, f32", 8192, calls.features("favor+", 64, 64, 2 * 64 * 64), fma)
+add("factors rfa, d = 64, f32", 8192, calls.features("rfa", 64, 64, 2 * 64 * 64), fma)
+add("factors hedgehog, d = 64, f32", 8192, calls.features("hedgehog", 64, nil, 2 * 64 * 64), fma)
+add("factors taylor, d = 16, f32", 8192, calls.features("taylor", 16, nil, 153), fma)
+for _, method in ipairs({ "vanilla", "row-based", "block-based", "recursion", "fleet-untiled", "inner-product",
+  "outer-product", "outer-product-blockwise", "hybrid" }) do
+  add(method .. ", decay, f32", 8192, causal(method, "f32", { decay = true }), fma)
+end
 
 local function number(x, digits) return x and number_text(x, digits or 3) or "" end
 local wrong = {}
@@ -225,7 +261,8 @@ local function kernels()
     if row.name:find(options.only, 1, true) and not too_long then
       seed(1)
       local err, bound = row.call.check()
-      local line = { name = row.name, N = row.N, error = err, bound = bound, peer = row.peer or "" }
+      local line = { name = row.name, N = row.N, error = err, bound = bound, peer = row.peer or "",
+        units = row.units or tensor }
       out[#out + 1] = line
       if err <= bound then
         collectgarbage()
@@ -257,7 +294,8 @@ local function kernels()
     { key = "rate", title = "TFLOP/s", format = function(x) return number(x / 1e12) end, align = "right" },
     { key = "error", format = function(x) return string.format("%.1e", x) end, align = "right" },
     { key = "memory", title = "extra memory", unit = "bytes", align = "right" },
-  }, note = "FLOP of the recurrence: 4 r d a token, 6 r d with the delta rule; extra memory: output and workspace" }))
+  }, note = "FLOP of the recurrence: 4 r d a token, 6 r d with the delta rule, 8 r d of the general one; of a gradient "
+      .. "10 r d, 16 and 20; softmax 2 N d, its gradient 5; extra memory: output and workspace" }))
   return out
 end
 

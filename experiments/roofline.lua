@@ -3,7 +3,8 @@
 --   causeway experiments/roofline.lua                      of what bench_gpu.lua measured on an H200, kept here
 --   causeway experiments/roofline.lua --rows FILE          of kernels.csv of a run of bench_gpu.lua of one's own
 --
---   --rows data/measured/bench_gpu_h200.csv  rows with name, time (s), bandwidth (bytes a second), rate (FLOP a second)
+--   --rows data/measured/bench_gpu_h200.csv  rows with name, units, time (s), bandwidth (bytes a second), rate
+--                                            (FLOP a second)
 --   --copy 4.22e12                           bytes a second of a plain copy, as bench_gpu.lua prints it
 --   --tensor 9.89e14                         FLOP a second of tensor cores in 16 bits, of the data sheet
 --   --fma 6.7e13                             of FMA units in Float32, likewise
@@ -18,20 +19,17 @@ local options = dofile(folder .. "/lib/arguments.lua")(arg, { rows = folder .. "
   copy = 4.22e12, tensor = 9.89e14, fma = 6.7e13, save = "results/roofline" },
   { copy = { above = 0 }, tensor = { above = 0 }, fma = { above = 0 } })
 
-local function is_on_fma_units(name)
-  return name:find("^fleet") or name:find("^causal%-dot") or name:find("^one token")
-end
 local kinds = { "tensor cores, 16 bits", "tensor cores, Float32", "FMA units, Float32" }
-local function kind_of(name)
-  if is_on_fma_units(name) then return kinds[3] end
-  return kinds[name:find("f32", 1, true) and 2 or 1]
-end
 
 local rows, points = {}, {}
 for _, kind in ipairs(kinds) do points[kind] = { x = {}, y = {}, label = kind, style = "points" } end
 for _, row in ipairs(load(options.rows)) do
   if row.rate and row.bandwidth then
-    local kind, intensity = kind_of(row.name), row.rate / row.bandwidth
+    local kind, intensity = row.units, row.rate / row.bandwidth
+    if not points[kind] then
+      error(string.format("rows: units of %s: %s, expected %s, %s or %s", row.name, tostring(kind),
+        table.unpack(kinds)), 0)
+    end
     local units = kind == kinds[3] and options.fma or options.tensor
     local roof = math.min(options.copy * intensity, units)
     rows[#rows + 1] = { name = row.name, N = row.N, intensity = intensity, rate = row.rate, roof = roof,
@@ -54,7 +52,7 @@ display(text_table(rows, { title = "Kernels under their roofs", columns = {
 
 -- A roof: the copies until the units are reached.
 local function roof(units, label)
-  local least, edge, most = 0.3, units / options.copy, 1000
+  local least, edge, most = 0.1, units / options.copy, 4000
   return { x = { least, edge, most }, y = { options.copy * least / 1e12, units / 1e12, units / 1e12 }, label = label,
     style = "lines" }
 end
