@@ -195,6 +195,10 @@ void sweep_backward(const Maps& maps, const Part& p, cudaStream_t stream) {
     if (p.call.beta) launch_backward(maps, p, stream);
     else launch_states(Sum::backward, maps, p, stream);
 }
+void sweep_again(const Maps& maps, const Part& p, cudaStream_t stream) {
+    if (p.call.beta) launch_again(maps, p, stream);
+    else launch_states(Sum::again, maps, p, stream);
+}
 void finish(const Maps& maps, const Part& p, cudaStream_t stream) {
     if (p.call.beta) launch_finish(maps, p, stream);
     else launch_finish_linear(maps, p, stream);
@@ -273,7 +277,7 @@ void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned cha
         p.beside = more ? finish_first : plan.in_gradients;
         sweep_backward(maps, p, stream);
         p.beside = true;
-        if (!plan.in_gradients) launch_states(Sum::again, maps, p, stream);
+        if (!plan.in_gradients) sweep_again(maps, p, stream);
         if (more && !finish_first) finish_part(i + 1, true);
     }
     finish_part(0, false);

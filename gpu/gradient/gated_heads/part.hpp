@@ -102,13 +102,13 @@ private:
           is_last(static_cast<int>(in_head) == p.splits - 1) {}
 };
 
-// States, or their gradients, that are sums of outer products.
+// Without the delta rule, where states and their gradients are sums of outer products:
 enum class Sum {
-    again,         // S of the chunks of a part, from U and from the state before the part
-    forward,       // without the delta rule: S of all chunks; where p.S is null, those before parts alone are kept
+    forward,       // S of all chunks; where p.S is null, those before parts alone are kept
     forward_map,   // the state behind a split, alone, and A
     backward,      // E of the chunks of a part, the last one first
     backward_map,  // the gradient of the state before a split, alone
+    again,         // S of the chunks of a part, from the state before it
 };
 
 void launch_gates(const Part& p, cudaStream_t stream);  // without the delta rule, for launch_prepare
@@ -119,6 +119,7 @@ void launch_backward_maps(const Maps& maps, const Part& p, cudaStream_t stream);
 // Then those of the whole head: a scan over S ↦ A S + B forwards and E ↦ Aᵀ E + B backwards.
 void launch_scan(const Part& p, cudaStream_t stream);
 void launch_forward(const Maps& maps, const Part& p, cudaStream_t stream);
+void launch_again(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_backward(const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_states(Sum sum, const Maps& maps, const Part& p, cudaStream_t stream);
 void launch_finish(const Maps& maps, const Part& p, cudaStream_t stream);

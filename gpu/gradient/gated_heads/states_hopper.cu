@@ -1,5 +1,5 @@
-// States that are sums of outer products, chunk after chunk: those of a part once more, from U, and without the delta
-// rule, where U is V, every sweep. README.md has the letters.
+// Without the delta rule, states and their gradients: sums of outer products, chunk after chunk. README.md has the
+// letters.
 #include "gpu/gradient/gated_heads/sweep.cuh"
 #include "gpu/kit/pipeline.cuh"
 
@@ -20,7 +20,7 @@ struct StatesShared {
 using Stage = StatesShared::Stage;
 using StatesPipeline = Pipeline<stages, sizeof(Stage), offsetof(StatesShared, stage), offsetof(StatesShared, barriers)>;
 
-// S ← a_last S + Kᵀ (b ⊙ U), or backwards E ← a_last E + Qᵀ (a ⊙ D).
+// S ← a_last S + Kᵀ (b ⊙ V), or backwards E ← a_last E + Qᵀ (a ⊙ D).
 template <Sum sum>
 struct States {
     static constexpr bool backwards = sum == Sum::backward || sum == Sum::backward_map,
@@ -69,19 +69,6 @@ struct States {
             x[i] = pack(E{}, by * f.x * y.x, by * f.y * y.y);
         }
     }
-    // Zeros to the sums over heads of chunk c; each block of columns its share of the columns, 16 bytes a thread.
-    __device__ __forceinline__ void clear_sums(int c) const {
-        constexpr int each = 8, pieces = columns / each;
-        for (int column = columns * at.block; column < p.call.dk; column += columns * p.blocks) {
-            for (int i = static_cast<int>(threadIdx.x); i < C * pieces; i += barriers::warpgroup) {
-                const int64_t token = at.token(c) + i / pieces;
-                const int first = column + i % pieces * each;
-                if (token >= p.call.N || first >= p.call.dk) continue;
-                for (const gated::Operand* const x : {&p.dq_sum, &p.dk_sum})
-                    *reinterpret_cast<uint4*>(gated::head_of(*x, at.b, 0) + token * x->token + first * sizeof(E)) = {};
-            }
-        }
-    }
     // From shared memory to where the state of chunk c lies, by one thread.
     __device__ __forceinline__ void store(uint32_t by, int c) const {
         const int token = at.token(c), which = backwards ? 2 : at.block;
@@ -107,7 +94,7 @@ struct States {
         // The sums begin as zeros, as soon as the kernels before have been through with the states of the part.
         if ((sum == Sum::again || (sum == Sum::backward && p.last_chunks)) && p.over_heads == HeadSums::in_memory &&
             at.h == 0)
-            clear_sums(c);
+            at.clear_sums(p, c);
         const uint32_t by = ptx::shared_address(s.S[n % 2]);
         write_transposed(by, state.a);
         ptx::fence_proxy_async();

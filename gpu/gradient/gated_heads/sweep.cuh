@@ -21,6 +21,19 @@ struct Place : Split {
     __device__ __forceinline__ Place(const Part& p, int blocks)
         : Split(p, blockIdx.x / static_cast<unsigned>(blocks)), block(static_cast<int>(blockIdx.x) % blocks) {}
     explicit __device__ __forceinline__ Place(const Part& p) : Place(p, p.blocks) {}
+    // Zeros to the sums over heads of chunk c; each block of columns its share of the columns, 16 bytes a thread.
+    __device__ __forceinline__ void clear_sums(const Part& p, int c) const {
+        constexpr int each = 8, pieces = columns / each;
+        for (int column = columns * block; column < p.call.dk; column += columns * p.blocks) {
+            for (int i = static_cast<int>(threadIdx.x); i < C * pieces; i += barriers::warpgroup) {
+                const int64_t t = token(c) + i / pieces;
+                const int first = column + i % pieces * each;
+                if (t >= p.call.N || first >= p.call.dk) continue;
+                for (const gated::Operand* const x : {&p.dq_sum, &p.dk_sum})
+                    *reinterpret_cast<uint4*>(gated::head_of(*x, b, 0) + t * x->token + first * sizeof(E)) = {};
+            }
+        }
+    }
 };
 
 // Of the states of a part, S or E, those of chunk c.
