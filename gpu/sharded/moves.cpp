@@ -41,21 +41,32 @@ struct Packed {
     std::vector<Transfer> transfers{};
 };
 
+// post(elements, their number) for so many bytes of elements of 32 or 16 bits, by which a message is counted, or else
+// of bytes.
+template <class Post>
+Transfer post_as(std::size_t element, char* data, std::size_t bytes, Post&& post) {
+    const auto as = [&](auto* x) { return post(x, static_cast<Index>(bytes / sizeof *x)); };
+    if (element == sizeof(float)) return as(reinterpret_cast<float*>(data));
+    if (element == sizeof(std::uint16_t)) return as(reinterpret_cast<std::uint16_t*>(data));
+    return as(data);
+}
+
 // Sends what lies in `out` of x and receives what belongs in `in` of y, each from one rank.
 void exchange(QueuedCommunicator& comm, const Whole& x, std::vector<Packed> out, const Whole& y,
               std::vector<Packed> in) {
     const auto room = [&](const Whole& of, Packed& b) {
         b.data = Buffer(static_cast<std::size_t>(of.rows) * bytes_of(of, tokens_of(b.places)), comm.stream());
     };
-    const auto each = [](std::vector<Packed>& blocks, auto&& post) {
+    const auto each = [](const Whole& of, std::vector<Packed>& blocks, auto&& post) {
         for (Packed& b : blocks)
             for (const int peer : b.peers)
-                b.transfers.push_back(post(b.data.as<char>(), static_cast<Index>(b.data.bytes()), peer));
+                b.transfers.push_back(post_as(of.element, b.data.as<char>(), b.data.bytes(),
+                                              [&](auto* data, Index n) { return post(data, n, peer); }));
     };
     for (Packed& b : out) room(x, b), copy_places(x, b.places, b.data.as<char>(), true, comm.stream());
     for (Packed& b : in) room(y, b);
-    each(out, [&](char* data, Index n, int peer) { return comm.send(data, n, peer); });
-    each(in, [&](char* data, Index n, int peer) { return comm.receive(data, n, peer); });
+    each(x, out, [&](auto* data, Index n, int peer) { return comm.send(data, n, peer); });
+    each(y, in, [&](auto* data, Index n, int peer) { return comm.receive(data, n, peer); });
     comm.start();
     for (std::vector<Packed>* blocks : {&in, &out})
         for (Packed& b : *blocks)
@@ -104,13 +115,12 @@ void redistribute(QueuedCommunicator& comm, const Shares& from, const Whole& x, 
     copy_places(y, there, own.as<char>(), false, comm.stream());
 }
 
-void give_to_all(QueuedCommunicator& comm, int owner, void* data, std::size_t bytes) {
+void give_to_all(QueuedCommunicator& comm, int owner, void* data, std::size_t bytes, std::size_t element) {
     std::vector<Transfer> transfers;
-    const auto n = static_cast<Index>(bytes);
-    char* const x = static_cast<char*>(data);
-    if (comm.rank() != owner) transfers.push_back(comm.receive(x, n, owner));
+    const auto post = [&](auto&& f) { transfers.push_back(post_as(element, static_cast<char*>(data), bytes, f)); };
+    if (comm.rank() != owner) post([&](auto* x, Index n) { return comm.receive(x, n, owner); });
     for (int r = 0; r < comm.size() && comm.rank() == owner; ++r)
-        if (r != owner) transfers.push_back(comm.send(x, n, r));
+        if (r != owner) post([&](auto* x, Index n) { return comm.send(x, n, r); });
     comm.start();
     for (Transfer& t : transfers) t.wait();
 }

@@ -14,7 +14,7 @@ void gather_tokens(QueuedCommunicator& comm, const Shares& shares, const Whole& 
 // x [rows, tokens, width], of which the rank has `from`, one piece after the other, to y, where it has `to`. Queued.
 void redistribute(QueuedCommunicator& comm, const Shares& from, const Whole& x, const Shares& to, const Whole& y);
 
-// From the owner, which has them, to all. Queued.
-void give_to_all(QueuedCommunicator& comm, int owner, void* data, std::size_t bytes);
+// So many bytes of elements of so many bytes from the owner, which has them, to all. Queued.
+void give_to_all(QueuedCommunicator& comm, int owner, void* data, std::size_t bytes, std::size_t element);
 
 }  // namespace causeway::gpu::sharded

@@ -68,7 +68,7 @@ inline void share_states(QueuedCommunicator& comm, const Whole& all, const std::
     for (int owner = 0; owner < comm.size(); ++owner)
         for (const Span& s : owned_by(owner, owners)) {
             const Whole some = states_of(all, s);
-            give_to_all(comm, owner, some.data, static_cast<std::size_t>(s.n * all.width) * all.element);
+            give_to_all(comm, owner, some.data, static_cast<std::size_t>(s.n * all.width) * all.element, all.element);
         }
 }
 

@@ -103,6 +103,18 @@ local function check_sent(name, tensors, rule)
   end
 end
 
+-- Messages are counted by their elements, here of Float32: own parts of softmax attention, which change places first.
+local function check_counted(name, q, k, v, rule)
+  local first = size(q, 3) // p
+  local results = table.pack(softmax_attention(part(q, first), part(k, first), part(v, first),
+    options_of(rule, { sharded = true, exchange = "ring" })))
+  local report = results[results.n]
+  checks = checks + 1
+  if report.bytes ~= 4 * report.elements then
+    error(("%s: %d elements of %d bytes were counted"):format(name, report.elements, report.bytes))
+  end
+end
+
 -- Which exchange a call takes where none is asked for: want(ranks).
 local function check_exchange(name, call, tensors, rule, want)
   local on = on_gpu(tensors)
@@ -219,6 +231,7 @@ for _, N in ipairs(narrow and { 100, 2304 } or { 1000, 100, 2304 }) do
       local name = ("%s softmax %s, N = %d"):format(type, masked, N)
       compare(name, bound, N, softmax, { q, k, v }, { causal = masked })
       check_exchange(name, softmax_attention, { q, k, v }, { causal = masked }, softmax_exchange(masked, k))
+      if type == "f32" then check_counted(name, q, k, v, { causal = masked }) end
       compare(name .. ", gradient", bound, N, softmax_grad, { q, k, v, dO }, { causal = masked })
     end
     -- Four heads of values that share two of keys and queries, which the exchange of heads alone has.
