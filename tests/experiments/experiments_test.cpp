@@ -214,11 +214,17 @@ TEST_CASE("kernels stand under their roofs", "[experiments]") {
     CHECK(contains(out.out, "fleet, f32"));
     CHECK(std::filesystem::exists(folder / "results/roofline/roofline.svg"));
     // 96 FLOP a byte: the copies are 4.22e12 · 96 = 4.1e14, and a row of 1e14 and one of FMA units have this share.
-    write_bytes(folder / "rows.csv",
-                "name,N,time,bandwidth,rate\n\"a delta, bf16\",1,1,1e12,9.6e13\n\"fleet, f32\",1,1,1e12,3.35e13\n");
+    const std::string columns = "name,N,units,time,bandwidth,rate\n";
+    write_bytes(folder / "rows.csv", columns +
+                                         "delta,1,\"tensor cores, 16 bits\",1,1e12,9.6e13\n"
+                                         "fleet,1,\"FMA units, Float32\",1,1e12,3.35e13\n");
     const Output own = run_in(folder, {experiments + "roofline.lua", "--rows", "rows.csv"});
     CHECK(contains(own.out, "24 %"));
     CHECK(contains(own.out, "50 %"));
+    write_bytes(folder / "other.csv", columns + "x,1,abacus,1,1e12,9.6e13\n");
+    const Output other = run_in(folder, {experiments + "roofline.lua", "--rows", "other.csv"});
+    CHECK(other.status == 1);
+    CHECK(contains(other.err, "rows: units of x: abacus, expected tensor cores, 16 bits, "));
     write_bytes(folder / "none.csv", "name,N,time\nx,1,2\n");
     const Output none = run_in(folder, {experiments + "roofline.lua", "--rows", "none.csv"});
     CHECK(none.status == 1);
