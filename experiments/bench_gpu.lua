@@ -68,33 +68,6 @@ local function gates(h, N)
   return (log_decay * -0.15):gpu(), beta:gpu()
 end
 
-local function delta(type, update)
-  local h = 32
-  local function inputs(N)
-    local q, k, v = gpu_randn(1, h, N, 128, type):scaled(unit), gpu_randn(1, h, N, 128, type):scaled(unit),
-      gpu_randn(1, h, N, 128, type)
-    local given = { update = update }
-    local log_decay, beta = gates(h, N)
-    if update == "gated_delta" then given.log_decay = log_decay end
-    given.beta = beta
-    return q, k, v, given
-  end
-  return {
-    make = function(N)
-      local q, k, v, given = inputs(N)
-      return function() return (linear_attention(q, k, v, given)) end, bytes({ q, k, v, v }), h * N * 6 * 128 * 128
-    end,
-    check = function()
-      local q, k, v, given = inputs(1000)
-      local got = f64(linear_attention(q, k, v, given):cpu())
-      local exact = { update = update, mode = "recurrent", beta = f64(given.beta:cpu()), log_decay = given.log_decay
-        and f64(given.log_decay:cpu()) }
-      local want = linear_attention(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), exact)
-      return norm(got - want) / norm(want), 6e-3
-    end,
-  }
-end
-
 local function gradient(decay)
   local h = 32
   local given = { decay = decay and alibi_decay(h) or nil, ddecay = false }
@@ -115,11 +88,7 @@ local function gradient(decay)
       local q, k, v, dO = inputs(1000)
       local got = causal_linear_attention_grad(q, k, v, dO, given)
       local want = causal_linear_attention_grad(f64(q:cpu()), f64(k:cpu()), f64(v:cpu()), f64(dO:cpu()), forward)
-      local worst = 0
-      for _, name in ipairs({ "dq", "dk", "dv" }) do
-        worst = math.max(worst, norm(f64(got[name]:cpu()) - want[name]) / norm(want[name]))
-      end
-      return worst, 3.5e-3
+      return calls.worst(got, want, { "dq", "dk", "dv" }), 3.5e-3
     end,
   }
 end
@@ -168,6 +137,8 @@ local function decoding()
   }
 end
 
+local function delta(update) return calls.forward({ update = update, checked_heads = 32 }) end
+
 local LA = "lightning-attention-2"
 -- Whose roof a row stands under (roofline.lua); 16-bit tensor cores where none is named.
 local tensor, split, fma = "tensor cores, 16 bits", "tensor cores, Float32", "FMA units, Float32"
@@ -190,11 +161,11 @@ local rows = {
     ratio = 1.6, aim = 1.3, peer = "leet 3.2 (tf32)", units = split },
   { name = "lightning-attention-2, 0-1 mask, f32 (bf16x3)", N = 100000, call = causal(LA, "f32", {}), ratio = 1.6,
     aim = 1.3, peer = "leet 6.1 (tf32)", units = split },
-  { name = "gated delta rule, bf16", N = 100000, call = delta("bf16", "gated_delta"), must = 2.2, aim_ms = 1.2,
+  { name = "gated delta rule, bf16", N = 100000, call = delta("gated_delta"), must = 2.2, aim_ms = 1.2,
     peer = "fla 6.58 ms" },
-  { name = "gated delta rule, bf16", N = 8192, call = delta("bf16", "gated_delta"), must = 0.22, aim_ms = 0.12,
+  { name = "gated delta rule, bf16", N = 8192, call = delta("gated_delta"), must = 0.22, aim_ms = 0.12,
     peer = "fla 0.670 ms" },
-  { name = "delta rule, bf16", N = 100000, call = delta("bf16", "delta"), peer = "fla 6.48 ms" },
+  { name = "delta rule, bf16", N = 100000, call = delta("delta"), peer = "fla 6.48 ms" },
   { name = "fleet, f32", N = 100000, call = causal("fleet", "f32", {}), must = 8, aim_ms = 5, peer = "leet 364 ms",
     units = fma },
   { name = "fleet, decay, f32", N = 100000, call = causal("fleet", "f32", { decay = true }), must = 8, aim_ms = 5,
@@ -217,25 +188,22 @@ local rows = {
 -- What else runs there, without goals of its own: the gated family and its gradients, the general rule, softmax
 -- attention, factors of low rank, and the other methods of causal linear attention.
 local function add(name, N, call, units) rows[#rows + 1] = { name = name, N = N, call = call, units = units } end
-local function family(call, what, update, shape)
-  shape.update = update
-  add(what, 8192, call(shape), shape.type == "f32" and fma or tensor)
-end
-family(calls.forward, "a gate per head, bf16", "gated", {})
-family(calls.forward, "a gate per channel, bf16", "gated", { channels = true })
-family(calls.forward, "a gate per channel, delta rule, bf16", "gated_delta", { channels = true })
-family(calls.forward, "gated delta rule, bf16, 8 packed texts", "gated_delta", { texts = 8 })
-family(calls.forward, 'gated delta rule, bf16, "prefix"', "gated_delta", { deterministic = "prefix" })
-family(calls.forward, "a gate per head, f32", "gated", { type = "f32" })
-family(calls.forward, "gated delta rule, f32", "gated_delta", { type = "f32" })
-family(calls.forward, "a gate per channel, delta rule, f32", "gated_delta", { type = "f32", channels = true })
-family(calls.gradient, "gradient, linear, bf16", "linear", {})
-family(calls.gradient, "gradient, a gate per head, bf16", "gated", {})
-family(calls.gradient, "gradient, a gate per channel, bf16", "gated", { channels = true })
-family(calls.gradient, "gradient, delta rule, bf16", "delta", {})
-family(calls.gradient, "gradient, gated delta rule, bf16", "gated_delta", {})
-family(calls.gradient, "gradient, a gate per channel, delta rule, bf16", "gated_delta", { channels = true })
-family(calls.gradient, "gradient, gated delta rule, f32", "gated_delta", { type = "f32" })
+local function family(call, what, shape) add(what, 8192, call(shape), shape.type == "f32" and fma or tensor) end
+family(calls.forward, "a gate per head, bf16", { update = "gated" })
+family(calls.forward, "a gate per channel, bf16", { update = "gated", channels = true })
+family(calls.forward, "a gate per channel, delta rule, bf16", { update = "gated_delta", channels = true })
+family(calls.forward, "gated delta rule, bf16, 8 packed texts", { update = "gated_delta", texts = 8 })
+family(calls.forward, 'gated delta rule, bf16, "prefix"', { update = "gated_delta", deterministic = "prefix" })
+family(calls.forward, "a gate per head, f32", { update = "gated", type = "f32" })
+family(calls.forward, "gated delta rule, f32", { update = "gated_delta", type = "f32" })
+family(calls.forward, "a gate per channel, delta rule, f32", { update = "gated_delta", type = "f32", channels = true })
+family(calls.gradient, "gradient, linear, bf16", { update = "linear" })
+family(calls.gradient, "gradient, a gate per head, bf16", { update = "gated" })
+family(calls.gradient, "gradient, a gate per channel, bf16", { update = "gated", channels = true })
+family(calls.gradient, "gradient, delta rule, bf16", { update = "delta" })
+family(calls.gradient, "gradient, gated delta rule, bf16", { update = "gated_delta" })
+family(calls.gradient, "gradient, a gate per channel, delta rule, bf16", { update = "gated_delta", channels = true })
+family(calls.gradient, "gradient, gated delta rule, f32", { update = "gated_delta", type = "f32" })
 add("general rule, f32", 8192, calls.general(32), fma)
 add("gradient, general rule, f32", 2048, calls.general_gradient(32), fma)
 add("softmax, causal, h = 16, bf16", 8192, calls.softmax("bf16", 16), tensor)
