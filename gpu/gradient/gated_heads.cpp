@@ -43,7 +43,7 @@ struct Plan {
     gated::Call call;
     int blocks;
     bool alone, in_dv;            // in_dv: the states before parts lie there
-    bool in_gradients;            // all states do, but for half of each E
+    bool keeps_in_gradients;      // all states lie in them, but for half of each E
     int64_t splits, all_splits;   // of a head, of all heads
     int64_t chunks, each, parts;  // of a split; each: of a part
     int64_t state, raw;
@@ -62,13 +62,13 @@ struct Plan {
         chunks = (all_chunks + splits - 1) / splits;
         const auto balanced = static_cast<int64_t>(std::sqrt(static_cast<double>(chunks) / 4));
         in_dv = call.dv == columns * 2 && a.in.v_stride.token == call.dv;
-        in_gradients = !call.beta && call.dk == 2 * C && call.dv == 2 * C;
-        const int64_t tiles_of_one = in_gradients              ? tiles_of_linear
+        keeps_in_gradients = !call.beta && call.dk == 2 * C && call.dv == 2 * C;
+        const int64_t tiles_of_one = keeps_in_gradients        ? tiles_of_linear
                                      : in_dv && !many_sweeps() ? tiles_of_few
                                                                : tiles_of_part;
-        const int64_t kept = in_gradients ? 1 : blocks;  // states of 64 columns of a chunk
+        const int64_t kept = keeps_in_gradients ? 1 : blocks;  // states of 64 columns of a chunk
         each = std::max({tiles_of_one / kept / std::max<int64_t>(all_splits, 1), balanced, int64_t{2}});
-        if (chunks * kept * all_splits <= (in_gradients ? 2 * tiles_of_linear : tiles_of_whole))
+        if (chunks * kept * all_splits <= (keeps_in_gradients ? 2 * tiles_of_linear : tiles_of_whole))
             each = std::max(each, chunks);
         parts = (chunks + each - 1) / each;
         // The two chunks before the last part of the last split must be there.
@@ -87,13 +87,13 @@ struct Plan {
         not_finite = take(4);
         given = take(a.dstate_in_place() ? state * 4 : 0);
         walks = bytes;
-        last_chunks = take(in_gradients ? call.all_heads * 3 * state_bytes : 0);
-        boundaries =
-            take(in_dv || in_gradients ? 0 : std::max<int64_t>(parts - 1, 0) * all_splits * blocks * raw_words * 4);
+        last_chunks = take(keeps_in_gradients ? call.all_heads * in_gradients * state_bytes : 0);
+        boundaries = take(
+            in_dv || keeps_in_gradients ? 0 : std::max<int64_t>(parts - 1, 0) * all_splits * blocks * raw_words * 4);
         between = take(raw * 4);
         gates = take(all_splits * chunks * gates_bytes);
         for (int i = 0; i < 2; ++i) {
-            S[i] = take(i < parts && !in_gradients ? tiles * blocks * state_bytes : 0);
+            S[i] = take(i < parts && !keeps_in_gradients ? tiles * blocks * state_bytes : 0);
             E[i] = take(i < parts ? tiles * kept * state_bytes : 0);
         }
         const int64_t of_splits = splits > 1 ? all_splits * 4 : 0, R = call.dk > 64 ? 128 : 64;
@@ -177,7 +177,7 @@ Part chunks_of(const Plan& plan, const Part& all, int64_t first, int64_t n) {
 
 Part part_of(const Plan& plan, const Part& all, unsigned char* workspace, int64_t i) {
     Part p = chunks_of(plan, all, i * plan.each, plan.each);
-    if (!plan.in_gradients) p.S = workspace + plan.S[i % 2];
+    if (!plan.keeps_in_gradients) p.S = workspace + plan.S[i % 2];
     p.E = workspace + plan.E[i % 2];
     return p;
 }
@@ -228,7 +228,8 @@ void run_whole(const Maps& maps, Part p, cudaStream_t stream) {
 
 // The last chunks of the rounds in which the sweep over S goes through all of them. What a round needs is prepared
 // beside the sweep over the round before it. Few sweeps leave most of the device to that: a short first round is enough
-// for them. A short text beside others, which keep the device busy anyway, needs none.
+// for them. A short text beside others, which keep the device busy anyway, needs none, nor do gates alone, which are
+// all that is prepared without the delta rule.
 std::vector<int64_t> rounds_of(const Plan& plan) {
     if (!plan.call.beta || plan.beside_others()) return {plan.chunks};
     const bool is_few = 3 * plan.call.all_heads * plan.blocks <= device().multiprocessors;
@@ -268,16 +269,16 @@ void run_parts(const Maps& maps, const Plan& plan, const Part& all, unsigned cha
     // A part is finished beside the sweeps over the one before it. Sweeps over S and over E that take most of the
     // device would leave no room for it, and begin after it, on the multiprocessors that its blocks leave; fewer ones
     // begin first.
-    const bool finish_first = plan.many_sweeps() && !plan.in_gradients;
+    const bool finish_first = plan.many_sweeps() && !plan.keeps_in_gradients;
     for (int64_t i = plan.parts - 1; i >= 0; --i) {
         const bool more = i + 1 < plan.parts;
         if (more && finish_first) finish_part(i + 1, false);
         Part p = part_of(plan, all, workspace, i);
         // Of the sweep over S that over the last part needs nothing where all states are kept.
-        p.beside = more ? finish_first : plan.in_gradients;
+        p.beside = more ? finish_first : plan.keeps_in_gradients;
         sweep_backward(maps, p, stream);
         p.beside = true;
-        if (!plan.in_gradients) sweep_again(maps, p, stream);
+        if (!plan.keeps_in_gradients) sweep_again(maps, p, stream);
         if (more && !finish_first) finish_part(i + 1, true);
     }
     finish_part(0, false);
@@ -335,7 +336,7 @@ void gated_heads_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     all.dO_step = step(in.o_stride), all.U_step = in.beta ? 1 : all.v_step;
     all.P_column = plan.P_in_dk() ? C : 0;
     all.gates = at + plan.gates;
-    if (plan.in_gradients) all.last_chunks = at + plan.last_chunks;
+    if (plan.keeps_in_gradients) all.last_chunks = at + plan.last_chunks;
     if (!plan.in_dv) all.boundaries = reinterpret_cast<std::uint32_t*>(at + plan.boundaries);
     all.every = static_cast<int>(plan.each);
     all.between = floats(plan.between);

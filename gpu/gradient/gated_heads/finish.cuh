@@ -325,9 +325,10 @@ struct FinishChunk {
     }
 };
 
-// A kernel's: one block, one chunk of one batch-head.
+// One block: one chunk of one batch-head.
 template <class Finish>
-__device__ __forceinline__ void finish_chunk(const Maps& maps, const Part& p) {
+__global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __grid_constant__ Maps maps,
+                                                                        const __grid_constant__ Part p) {
     extern __shared__ __align__(1024) unsigned char shared[];
     auto& s = *reinterpret_cast<typename Finish::Shared*>(shared);
     ptx::griddepcontrol_launch_dependents();
@@ -339,25 +340,24 @@ __device__ __forceinline__ void finish_chunk(const Maps& maps, const Part& p) {
     Finish(s, maps, p).run();
 }
 
-// Calls f<has_gates, blocks, over_heads>(blocks of a cluster) for the call.
-template <class F>
-void with_finish(const Part& p, F&& f) {
+template <template <bool has_gates, int blocks, HeadSums over_heads> class Finish>
+void launch_finishing(const Maps& maps, const Part& p, cudaStream_t stream) {
+    const auto run = [&]<class Own>(int cluster) {
+        launch(gated_heads_finish<Own>, "launching gated_heads_finish",
+               dim3(static_cast<unsigned>(p.all_splits() * p.chunks)), finish_threads, sizeof(typename Own::Shared),
+               cluster, p.beside, stream, maps, p);
+    };
     const auto with_sums = [&]<bool has_gates, int blocks>() {
         if (p.over_heads == HeadSums::by_cluster)
-            f.template operator()<has_gates, blocks, HeadSums::by_cluster>(p.call.heads);
-        else if (p.over_heads == HeadSums::in_memory) f.template operator()<has_gates, blocks, HeadSums::in_memory>(1);
-        else f.template operator()<has_gates, blocks, HeadSums::none>(1);
+            run.template operator()<Finish<has_gates, blocks, HeadSums::by_cluster>>(p.call.heads);
+        else if (p.over_heads == HeadSums::in_memory)
+            run.template operator()<Finish<has_gates, blocks, HeadSums::in_memory>>(1);
+        else run.template operator()<Finish<has_gates, blocks, HeadSums::none>>(1);
     };
     if (p.call.g && p.blocks == 2) with_sums.template operator()<true, 2>();
     else if (p.call.g) with_sums.template operator()<true, 1>();
     else if (p.blocks == 2) with_sums.template operator()<false, 2>();
     else with_sums.template operator()<false, 1>();
-}
-template <class Kernel>
-void launch_finishing(Kernel* kernel, const char* name, std::size_t shared, int cluster, const Maps& maps,
-                      const Part& p, cudaStream_t stream) {
-    launch(kernel, name, dim3(static_cast<unsigned>(p.all_splits() * p.chunks)), finish_threads, shared, cluster,
-           p.beside, stream, maps, p);
 }
 
 }  // namespace causeway::gpu::gated_heads

@@ -186,19 +186,8 @@ struct Finish : FinishChunk<FinishShared, has_gates, blocks, over_heads> {
     }
 };
 
-template <bool has_gates, int blocks, HeadSums over_heads>
-__global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish(const __grid_constant__ Maps maps,
-                                                                        const __grid_constant__ Part p) {
-    finish_chunk<Finish<has_gates, blocks, over_heads>>(maps, p);
-}
-
 }  // namespace
 
-void launch_finish(const Maps& maps, const Part& p, cudaStream_t stream) {
-    with_finish(p, [&]<bool has_gates, int blocks, HeadSums over_heads>(int cluster) {
-        launch_finishing(gated_heads_finish<has_gates, blocks, over_heads>, "launching gated_heads_finish",
-                         sizeof(FinishShared), cluster, maps, p, stream);
-    });
-}
+void launch_finish(const Maps& maps, const Part& p, cudaStream_t stream) { launch_finishing<Finish>(maps, p, stream); }
 
 }  // namespace causeway::gpu::gated_heads

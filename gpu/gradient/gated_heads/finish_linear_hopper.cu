@@ -46,7 +46,7 @@ struct FinishLinear : FinishChunk<FinishLinearShared, has_gates, blocks, over_he
                                               const CUtensorMap& gradient, int which, uint32_t bar) const {
         if (!p.last_chunks) return this->load_state(to, states, i, bar);
         const uint32_t at = ptx::shared_address(to);
-        if (p.is_cut(start)) return ptx::bulk_load(at, p.last_chunks + (bh * 3 + which) * state_bytes, state_tile, bar);
+        if (p.is_cut(start)) return ptx::bulk_load(at, p.of_last_chunk(bh, which), state_tile, bar);
         for (int j = 0; j < 2; ++j)
             ptx::tma_load(at + j * tile_bytes, gradient, bar, 64 * j, start, h, b, ptx::evict_first);
     }
@@ -183,19 +183,10 @@ struct FinishLinear : FinishChunk<FinishLinearShared, has_gates, blocks, over_he
     }
 };
 
-template <bool has_gates, int blocks, HeadSums over_heads>
-__global__ __launch_bounds__(finish_threads, 2) void gated_heads_finish_linear(const __grid_constant__ Maps maps,
-                                                                               const __grid_constant__ Part p) {
-    finish_chunk<FinishLinear<has_gates, blocks, over_heads>>(maps, p);
-}
-
 }  // namespace
 
 void launch_finish_linear(const Maps& maps, const Part& p, cudaStream_t stream) {
-    with_finish(p, [&]<bool has_gates, int blocks, HeadSums over_heads>(int cluster) {
-        launch_finishing(gated_heads_finish_linear<has_gates, blocks, over_heads>,
-                         "launching gated_heads_finish_linear", sizeof(FinishLinearShared), cluster, maps, p, stream);
-    });
+    launch_finishing<FinishLinear>(maps, p, stream);
 }
 
 }  // namespace causeway::gpu::gated_heads

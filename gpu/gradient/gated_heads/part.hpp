@@ -8,9 +8,10 @@
 
 namespace causeway::gpu::gated_heads {
 
-constexpr int C = 64;        // tokens of a chunk
-constexpr int columns = 64;  // of v that a thread block of a sweep has
-constexpr int rows = 128;    // of a state, as kernels hold it
+constexpr int C = 64;            // tokens of a chunk
+constexpr int columns = 64;      // of v that a thread block of a sweep has
+constexpr int rows = 128;        // of a state, as kernels hold it
+constexpr int in_gradients = 3;  // states of 64 columns of a chunk that lie in its gradients: S in dq and dk, E in dv
 
 // Bytes of a chunk between the kernels; what lies there is as in shared memory, in tiles of rows of 128 bytes.
 constexpr std::int64_t gates_bytes = 4 * C * 4;           // G, from_start, to_end and beta of gated_delta::ChunkGates
@@ -51,7 +52,8 @@ struct Part {
     unsigned char* gates;                         // [splits, split_chunks]
     unsigned char *S, *E;                         // of the part: [splits, chunks, blocks]; S null: the sweep keeps none
     // Not null: states lie in the gradients of their own chunks, 64 columns of S in dq and 64 in dk, 64 of E in dv, and
-    // E has the others, [splits, chunks]. Those of a chunk that the last token is in are here, [heads, 3].
+    // E has the others, [splits, chunks]. Those of a chunk that the last token is in are here,
+    // [heads, in_gradients].
     unsigned char* last_chunks;
     // The states before chunks `every`, 2 `every` ... of a split, where parts begin: [.., splits, blocks, raw_words].
     // null: each lies in dv, in the two chunks before the part.
@@ -71,6 +73,9 @@ struct Part {
     // The kernel runs beside the one before it, of which it needs nothing; it does not end before that one has ended.
     bool beside;
 
+    __device__ __forceinline__ unsigned char* of_last_chunk(std::int64_t bh, int which) const {
+        return last_chunks + (bh * in_gradients + which) * state_bytes;
+    }
     // Whether the last token lies in the chunk that begins with this one, and not at its end.
     __device__ __forceinline__ bool is_cut(int token) const { return token < call.N && token + C > call.N; }
     __host__ __device__ bool ends_splits() const { return first + chunks == split_chunks; }

@@ -32,10 +32,10 @@ struct PrepareShared {
 __device__ __forceinline__ float at_least(float least, float x) { return fabsf(x) < least ? copysignf(least, x) : x; }
 
 // Sums of a chunk's gates, by a warp: up to the tokens lane and 32 + lane, and of all.
-struct GateSums {
+struct SummedGates {
     float upto[2], all;
 
-    __device__ __forceinline__ GateSums(const Part& p, int64_t bh, int64_t start, int lane) {
+    __device__ __forceinline__ SummedGates(const Part& p, int64_t bh, int64_t start, int lane) {
         const gated::Call& call = p.call;
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
@@ -63,7 +63,7 @@ __device__ __forceinline__ void make_gates(PrepareShared& s, const Part& p, int6
         const int64_t token = start + 32 * i + lane;
         beta[i] = token < p.call.N ? p.call.beta[bh * p.gate_step + token] : 0.0f;
     }
-    const GateSums sums(p, bh, start, lane);
+    const SummedGates sums(p, bh, start, lane);
     sums.write(s.gates, lane);
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -146,7 +146,7 @@ __global__ __launch_bounds__(gates_threads) void gated_heads_gates(const __grid_
     const int lane = threadIdx.x % 32, chunk = static_cast<int>(at / all_splits);
     const Split split(p, at % all_splits);
     ChunkGates& to = *reinterpret_cast<ChunkGates*>(split.gates(p, chunk));
-    GateSums(p, split.bh, split.token(chunk), lane).write(to, lane);
+    SummedGates(p, split.bh, split.token(chunk), lane).write(to, lane);
     to.beta[lane] = to.beta[32 + lane] = 0.0f;
 }
 

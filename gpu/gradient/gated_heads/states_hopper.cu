@@ -75,7 +75,7 @@ struct States {
         if (!p.last_chunks) ptx::bulk_store(state_of(p, backwards ? p.E : p.S, at, c), by, state_bytes);
         else if (backwards && at.block > 0)
             ptx::bulk_store(p.E + (at.index * p.chunks + c) * state_bytes, by, state_bytes);
-        else if (p.is_cut(token)) ptx::bulk_store(p.last_chunks + (at.bh * 3 + which) * state_bytes, by, state_bytes);
+        else if (p.is_cut(token)) ptx::bulk_store(p.of_last_chunk(at.bh, which), by, state_bytes);
         else {
             const CUtensorMap& to = backwards ? maps.dv : at.block == 0 ? maps.dq : maps.dk;
             for (int i = 0; i < 2; ++i)
