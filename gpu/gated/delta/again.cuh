@@ -32,7 +32,7 @@ __device__ __forceinline__ float factor_of(const E* x, int first_row, const Work
 // definition. Written are the elements of o that are not finite; the others are in memory already; and the last state,
 // where it is wanted. Two threads have a column of the state, half of its rows each.
 template <class E, int R, int D, bool delta, bool packed, bool lengths>
-__device__ __noinline__ void walk_again(const Work& work, Split<packed> split, uint32_t warpgroup) {
+__device__ __noinline__ void walk_again(const Work& work, Split<walks_of<packed, D>> split, uint32_t warpgroup) {
     constexpr int rows = R / 2;
     const int thread = threadIdx.x % 128, first_row = thread % 2 * rows,
               column = static_cast<int>(split.column_block) * D + 64 * static_cast<int>(warpgroup) + thread / 2;

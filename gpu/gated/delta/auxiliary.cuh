@@ -16,7 +16,7 @@ namespace causeway::gpu::gated_delta {
 template <class E, int R, int D, bool delta, bool packed, bool lengths>
 struct Auxiliary {
     const Pipelines<R, D> pipes;
-    const Split<packed> split;
+    const Split<walks_of<packed, D>> split;
     const float scale, length_eps;
     const int warp;
     // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.

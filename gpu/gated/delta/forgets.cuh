@@ -34,10 +34,11 @@ __device__ __forceinline__ bool forgets(const float* g, uint32_t first, uint32_t
 // the split before has, or a few. At fixed places, and where packed sequences are cut together, each split goes by the
 // gates before it alone, and the maps are made where any needs them.
 template <bool packed>
-__global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_constant__ Work work) {
+__global__ __launch_bounds__(forgets_threads) void delta_forgets(const __grid_constant__ Told<packed> work) {
     constexpr uint32_t few_chunks = 8;
     ptx::griddepcontrol_launch_dependents();
-    const Sequence<packed> sequence{work};
+    if constexpr (packed) take_walk(work), await_walk(work);
+    const Sequence<packed ? Walks::own : Walks::none> sequence{work};
     const uint32_t kv_bh = packed ? blockIdx.x % work.walk_blocks : blockIdx.x;
     const float* const g = sequence.g_of(kv_bh);
     const bool by_split = packed && work.starts;

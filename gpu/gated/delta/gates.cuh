@@ -45,8 +45,8 @@ __device__ __forceinline__ void sum_up(float (&sum)[2], int lane) {
 }
 
 // A lane has the tokens lane and 32 + lane. The gates of the next chunk are on their way while these are worked on.
-template <int R, int D, bool delta, bool lengths, bool packed>
-__device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& work, Split<packed> split) {
+template <int R, int D, bool delta, bool lengths, Walks walks>
+__device__ __forceinline__ void make_gates(Pipelines<R, D> pipes, const Work& work, Split<walks> split) {
     const int lane = threadIdx.x % 32;
     const float *g = split.g, *beta = delta ? split.beta(work) : nullptr;
     const int64_t tokens = split.tokens(work);

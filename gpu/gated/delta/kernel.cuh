@@ -23,8 +23,9 @@ constexpr unsigned threads = 256 + 2 * D;  // producers, auxiliary warpgroup, a 
 // lengths: whether the call divides q and k by their lengths.
 template <class E, int R, int D, bool delta, bool packed, bool lengths>
 __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constant__ Maps maps,
-                                                            const __grid_constant__ Work work) {
+                                                            const __grid_constant__ Told<packed> work) {
     using S = Shared<R, D>;
+    constexpr Walks walks = walks_of<packed, D>;
     extern __shared__ uint8_t raw[];
     const Pipelines<R, D> pipes(round_up_to_swizzle_atom(ptx::shared_address(raw)));
     const int warpgroup = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, lane = threadIdx.x % 32;
@@ -34,9 +35,11 @@ __global__ __launch_bounds__(threads<D>, 1) void delta_rule(const __grid_constan
         if constexpr (packed) ptx::mbarrier_init(pipes.landed(), 1), ptx::mbarrier_init(pipes.cleared(), 32);
         pipes.template init<lengths>();
     }
+    if constexpr (walks == Walks::own) take_walk(work);
     if (work.making) ptx::griddepcontrol_launch_dependents();
     ptx::griddepcontrol_wait();  // for the heads that take maps, and for the states that splits start from
-    Split<packed> split(work);
+    if constexpr (walks == Walks::own) await_walk(work);
+    Split<walks> split(work);
     if (!split.exists(work)) return;
     if (split.making) {
         if (!split.takes_maps(work) || !split.to(work)) return;

@@ -53,14 +53,18 @@ struct Launched {
     bool maps = true, scan = true, outputs = true;
 };
 
-// The kernels of a group, one after the other; `walks`: its list on the device. In steps each is launched by a call of
-// its own, and none starts before what is queued before it has ended.
+// The kernels of a group, one after the other. In steps each is launched by a call of its own, and none starts before
+// what is queued before it has ended.
 template <class E, int R, int D, bool delta, bool packed, bool lengths>
-void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& group, const Walk* walks,
-                  cudaStream_t stream, Launched which = {}) {
+void launch_group(const Maps& maps, Told<packed> work, const Blocks& p, const Group& group, cudaStream_t stream,
+                  Launched which = {}) {
+    const Walk* const walks = work.walks;  // the list, if it is in memory
     // n walks from the list's place `at` on, each with `blocks` thread blocks.
     const auto grid = [&](std::int64_t at, std::int64_t n, std::int64_t blocks) {
-        if constexpr (packed) work.walks = walks + at, work.walk_blocks = static_cast<uint32_t>(blocks);
+        if constexpr (packed) {
+            work.walks = walks ? walks + at : nullptr, work.first_walk = static_cast<uint32_t>(at);
+            work.walk_blocks = static_cast<uint32_t>(blocks);
+        }
         return static_cast<unsigned>(n * blocks);
     };
     const auto walk = [&](unsigned blocks, bool after) {
@@ -95,7 +99,7 @@ void launch_group(const Maps& maps, Work work, const Blocks& p, const Group& gro
                    sizeof(ScanShared<R, columns>), 1, which.maps, stream, work);
         });
     }
-    if (which.outputs) walk(grid(0, others, output_blocks), which.maps && group.parts > 0);
+    if (which.outputs) walk(grid(0, others, output_blocks), walks || (which.maps && group.parts > 0));
 }
 
 // f<E, R, D, delta, lengths>() of a call: its element type and sizes as constants.

@@ -15,7 +15,7 @@ void launch_some(const GatedArgs& a, const Plan& p, Work work, Launched which, c
     std::copy(p.bound.begin(), p.bound.end(), work.bound);
     const Maps maps = maps_of(a);
     with_sizes(a, p, [&]<class E, int R, int D, bool delta, bool lengths>() {
-        launch_group<E, R, D, delta, false, lengths>(maps, work, p, p.group(), nullptr, stream, which);
+        launch_group<E, R, D, delta, false, lengths>(maps, work, p, p.group(), stream, which);
     });
 }
 

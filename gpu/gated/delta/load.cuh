@@ -46,8 +46,9 @@ __device__ __forceinline__ void load_last_tile(const P& pipe, uint32_t n, const 
 // k and v of every chunk of the walk, q where there are outputs. What no other head and no other block of columns reads
 // is to leave L2 first. Splits are not considered here, though a later split reads k and v of earlier chunks once more.
 // By one thread, or for packed sequences by its warp.
-template <int R, int D, bool packed>
-__device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split<packed> split) {
+template <int R, int D, Walks walks>
+__device__ __forceinline__ void load(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split<walks> split) {
+    constexpr bool packed = Split<walks>::packed;
     const auto policy = [](bool read_again) { return read_again ? ptx::evict_normal : ptx::evict_first; };
     const uint64_t k_policy = policy(work.column_blocks * work.group > 1);
     // TMA sees one head where all share it.

@@ -162,8 +162,8 @@ Scratch scratch_of(const GatedArgs& a, const Blocks& p, const Group& group) {
             s.starts = static_cast<int*>(carve.bytes(static_cast<std::size_t>(group.parts * p.state_heads) * 4));
     }
     if (group.packed) {
-        const int64_t walks = group.outputs + group.maps() + group.cut;
-        s.walks = static_cast<Walk*>(carve.bytes(static_cast<std::size_t>(walks) * sizeof(Walk)));
+        const auto walks = static_cast<std::size_t>(group.outputs + group.maps() + group.cut);
+        if (walks > few_walks || p.columns == 64) s.walks = static_cast<Walk*>(carve.bytes(walks * sizeof(Walk)));
     }
     const std::size_t used = carve.end() - reinterpret_cast<std::uintptr_t>(a.workspace.data);
     s.bytes = used > 0 ? used + Carve::slack : 0;

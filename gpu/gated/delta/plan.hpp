@@ -61,6 +61,9 @@ struct Walk {
     std::uint32_t splits = 1, finer = 1, lead = 0;
     std::uint32_t first_part = 0, cut = 0;  // parts, and sequences of several splits, before it in the group
 };
+// As many are arguments of the kernels. More, and those of blocks of 64 columns (Walks, work.cuh), lie in the
+// workspace, where a kernel of its own writes them first.
+constexpr std::size_t few_walks = 64;
 
 // Sequences that are launched together: how many splits and parts there are, how many of the sequences are cut into
 // several splits, and in how many the first one leads.
@@ -106,7 +109,7 @@ struct PackedPlan : Blocks {
 // and in steps of that too, Float32 [.., state_heads, dk, rows]; B of every part, Float32 [parts, state_heads, dk, dv];
 // whether a head takes the maps, [sequences of several splits, state_heads]; where each split decides which of them
 // start from the states that the maps give, [parts, state_heads], at the last part before the split; and the walks of a
-// group. Null where there is none.
+// group, if they are in memory. Null where there is none.
 struct Scratch {
     float *state, *A, *B;
     int *transfers, *starts;

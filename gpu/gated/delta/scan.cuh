@@ -17,9 +17,8 @@ struct ScanShared {
 };
 
 // The product of a head's gates in a part, of which all threads of the block get the same.
-template <bool packed>
-__device__ __forceinline__ float gates_of(const Sequence<packed>& sequence, uint32_t kv_bh, uint32_t part,
-                                          float* sums) {
+template <Walks walks>
+__device__ __forceinline__ float gates_of(const Sequence<walks>& sequence, uint32_t kv_bh, uint32_t part, float* sums) {
     const float* const g = sequence.g_of(kv_bh);
     if (!g) return 1;
     const int64_t last = min(int64_t{sequence.part_bound(part + 1)} * chunk, sequence.tokens());
@@ -38,14 +37,16 @@ __device__ __forceinline__ float gates_of(const Sequence<packed>& sequence, uint
 // B of part i becomes the state behind it: S_i = A_i S_{i-1} + B_i, from S_0 = B_0 or, with first_maps, from `initial`
 // before part 0. A thread block has some columns of a head's states; without the delta rule A is a number.
 template <int R, int columns, bool delta, bool packed>
-__global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Work work) {
+__global__ __launch_bounds__(scan_threads) void delta_scan(const __grid_constant__ Told<packed> work) {
     extern __shared__ __align__(16) unsigned char raw[];
     auto& s = *reinterpret_cast<ScanShared<R, columns>*>(raw);
     ptx::griddepcontrol_launch_dependents();
+    if constexpr (packed) take_walk(work);
     ptx::griddepcontrol_wait();
+    if constexpr (packed) await_walk(work);
     const uint32_t blocks = (static_cast<uint32_t>(work.dv) + columns - 1) / columns,
                    kv_bh = (packed ? blockIdx.x % work.walk_blocks : blockIdx.x) / blocks;
-    const Sequence<packed> sequence{work};
+    const Sequence<packed ? Walks::own : Walks::none> sequence{work};
     if (!sequence.takes_maps(kv_bh) || (packed && sequence.parts() < 2)) return;
     const ScanColumns<R, columns> own;
     const int first = static_cast<int>(blockIdx.x % blocks) * columns;

@@ -43,7 +43,7 @@ struct StateWarpgroup {
 
     const Pipelines<R, D> pipes;
     const Work& work;
-    const Split<packed> split;
+    const Split<walks_of<packed, D>> split;
     const uint32_t index;  // 0 or 1: which state warpgroup this is, i.e. which 64 of the block's columns of v
     const int warp;
     // The lane, in a register for the whole loop; inner code reads laneid() anew to save registers.
@@ -53,7 +53,7 @@ struct StateWarpgroup {
     uint32_t sa[R / 4];    // the same as operand A
     uint32_t rounded[16];  // outputs of the chunk before
 
-    __device__ __forceinline__ StateWarpgroup(Pipelines<R, D> pipes, const Work& work, Split<packed> split)
+    __device__ __forceinline__ StateWarpgroup(Pipelines<R, D> pipes, const Work& work, Split<walks_of<packed, D>> split)
         : pipes(pipes),
           work(work),
           split(split),

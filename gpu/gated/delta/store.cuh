@@ -32,9 +32,10 @@ __device__ __forceinline__ void store_rows(uint32_t tile, const Work& work, uint
 }
 
 // By one thread, or for packed sequences by its warp.
-template <class E, int R, int D, bool packed>
-__device__ __forceinline__ void store(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split<packed> split,
+template <class E, int R, int D, Walks walks>
+__device__ __forceinline__ void store(Pipelines<R, D> pipes, const Maps& maps, const Work& work, Split<walks> split,
                                       uint32_t warpgroup) {
+    constexpr bool packed = Split<walks>::packed;
     const auto out = pipes.out(warpgroup);
     const uint32_t before = split.first_token(work), whole = split.whole(work);
     const int column = split.column_block * D + 64 * warpgroup;

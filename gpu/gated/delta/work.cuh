@@ -3,6 +3,8 @@
 
 #include <cuda.h>
 
+#include <type_traits>
+
 #include "gpu/gated/delta/plan.hpp"
 
 namespace causeway::gpu::gated_delta {
@@ -40,17 +42,57 @@ struct Work {
     uint32_t finer, columns, rows, identity_blocks, state_heads;
     uint32_t lead_blocks;
     // Packed sequences: N, g, beta and the tensors are those of all of them together; chunks, splits, bound, finer,
-    // leads and lead_blocks are not used. `walks` are those of this launch, each with so many thread blocks.
+    // leads and lead_blocks are not used. `walks` are those of this launch, each with so many thread blocks; null:
+    // PackedWork has them, from first_walk on.
     const Walk* walks;
-    uint32_t walk_blocks, each;  // each: of split_bound()
+    uint32_t first_walk, walk_blocks, each;  // each: of split_bound()
 };
+struct PackedWork : Work {
+    Walk few[few_walks];
+};
+// What the kernels take.
+template <bool packed>
+using Told = std::conditional_t<packed, PackedWork, Work>;
+
+// Where a thread block finds its walk over a packed sequence: in a list in memory, or in shared memory. Loops over
+// chunks read it anew. From shared memory, where its address takes no registers, texts with 128 columns of v took 2 to
+// 5 % less, those with 64, for which ptxas then ordered the state's loop otherwise, 2 to 8 % more
+// (docs/kernels/delta.md).
+enum class Walks { none, listed, own };
+template <bool packed, int D>
+constexpr Walks walks_of = !packed    ? Walks::none
+                           : D == 128 ? Walks::own
+                                      : Walks::listed;
+
+constexpr uint32_t walk_words = sizeof(Walk) / sizeof(uint32_t);
+__device__ __forceinline__ uint32_t* own_walk() {
+    __shared__ uint32_t words[walk_words];
+    return words;
+}
+// Fills it from what the kernel is told, if it lies there: by all threads, before anything is waited for.
+__device__ __forceinline__ void take_walk(const PackedWork& work) {
+    const uint32_t i = work.first_walk + blockIdx.x / work.walk_blocks;
+    if (!work.walks && threadIdx.x < walk_words)
+        own_walk()[threadIdx.x] = reinterpret_cast<const uint32_t*>(work.few)[i * walk_words + threadIdx.x];
+}
+// From the list, otherwise. Then all threads have it.
+__device__ __forceinline__ void await_walk(const PackedWork& work) {
+    const Walk* const from = work.walks + blockIdx.x / work.walk_blocks;
+    if (work.walks && threadIdx.x < walk_words)
+        own_walk()[threadIdx.x] = reinterpret_cast<const uint32_t*>(from)[threadIdx.x];
+    __syncthreads();
+}
 
 // The sequence that a thread block works on: that of a batch entry or, where they are packed, the one of its walk.
-template <bool packed>
+template <Walks walks>
 struct Sequence {
+    static constexpr bool packed = walks != Walks::none;
     const Work& work;
 
-    __device__ __forceinline__ const Walk& walk() const { return work.walks[blockIdx.x / work.walk_blocks]; }
+    __device__ __forceinline__ const Walk& walk() const {
+        if constexpr (walks == Walks::own) return *reinterpret_cast<const Walk*>(own_walk());
+        else return work.walks[blockIdx.x / work.walk_blocks];
+    }
     // Whether this thread block makes the outputs of a split that leads.
     __device__ __forceinline__ bool leading() const {
         return work.making && (packed ? walk().lead > 0 && walk().index == 0 : blockIdx.x < work.lead_blocks);
@@ -122,8 +164,9 @@ struct Sequence {
 // A walk of one thread block over the chunks [start, last) of one head of a sequence, for up to 128 columns of the
 // state; it makes the outputs of [first, last) for a head of q. Either a split, or a part whose map is made: then
 // first = last, and the columns are those of B or, with the identity to start from and no values, those of A.
-template <bool packed>
+template <Walks walks>
 struct Split {
+    static constexpr bool packed = walks != Walks::none;
     // index: of the split or part; h: the head of q; kv_h: that of k, v, g, β and the state, kv_bh: the same counted
     // through all batches.
     uint32_t column_block, index, b, h, kv_h, kv_bh;
@@ -132,7 +175,7 @@ struct Split {
     const float* g;  // of the head, from the sequence's first token on; null: no gate
 
     explicit __device__ __forceinline__ Split(const Work& work) {
-        const Sequence<packed> sequence{work};
+        const Sequence<walks> sequence{work};
         const bool leading = sequence.leading();
         making = work.making && !leading;
         const uint32_t kv_heads = work.heads / work.group,
@@ -145,11 +188,11 @@ struct Split {
         } else if (leading) {
             index = 0, column_block = block % wide, bh = block / wide;
         } else if (making) {
-            const uint32_t walks = sequence.parts() - led;
-            column_block = block % wide, index = led + block / wide % walks, bh = block / wide / walks;
+            const uint32_t count = sequence.parts() - led;
+            column_block = block % wide, index = led + block / wide % count, bh = block / wide / count;
         } else {
-            const uint32_t walks = sequence.splits() - led;
-            index = led + block % walks, column_block = block / walks % wide, bh = block / walks / wide;
+            const uint32_t count = sequence.splits() - led;
+            index = led + block % count, column_block = block / count % wide, bh = block / count / wide;
         }
         if (making) {
             // Blocks of the identity's columns come behind the last columns of v, where TMA finds zeros.
@@ -168,11 +211,11 @@ struct Split {
     __device__ __forceinline__ bool exists(const Work& work) const { return !packed || kv_bh < work.state_heads; }
     // Which of the tensors' tokens is the sequence's first, and how many it has.
     __device__ __forceinline__ uint32_t first_token(const Work& work) const {
-        return Sequence<packed>{work}.first_token();
+        return Sequence<walks>{work}.first_token();
     }
-    __device__ __forceinline__ int64_t tokens(const Work& work) const { return Sequence<packed>{work}.tokens(); }
+    __device__ __forceinline__ int64_t tokens(const Work& work) const { return Sequence<walks>{work}.tokens(); }
     __device__ __forceinline__ const float* beta(const Work& work) const {
-        return Sequence<packed>{work}.beta_of(kv_bh);
+        return Sequence<walks>{work}.beta_of(kv_bh);
     }
     // The end of the chunks behind which no token of another sequence stands that TMA would take for one of this.
     __device__ __forceinline__ uint32_t whole(const Work& work) const {
@@ -181,20 +224,20 @@ struct Split {
     // Whether the columns are those of A.
     __device__ __forceinline__ bool identity(const Work& work) const { return column_block >= work.column_blocks; }
     __device__ __forceinline__ bool takes_maps(const Work& work) const {
-        return Sequence<packed>{work}.takes_maps(kv_bh);
+        return Sequence<walks>{work}.takes_maps(kv_bh);
     }
     __device__ __forceinline__ bool starts_from_maps(const Work& work) const {
-        return Sequence<packed>{work}.starts_from_maps(index, kv_bh);
+        return Sequence<walks>{work}.starts_from_maps(index, kv_bh);
     }
     // The state before `start`, [dk, dv]; null: zeros, or the identity.
     __device__ __forceinline__ const float* from(const Work& work) const {
-        const Sequence<packed> sequence{work};
+        const Sequence<walks> sequence{work};
         if (start == 0) return work.initial && !identity(work) ? work.initial + sequence.state_at(kv_bh) : nullptr;
         return making || start < first ? nullptr : sequence.B_of(sequence.part_before(index), kv_bh);
     }
     // Where the state after `last` goes, [dk, width()]; null: nowhere.
     __device__ __forceinline__ float* to(const Work& work) const {
-        const Sequence<packed> sequence{work};
+        const Sequence<walks> sequence{work};
         if (!making) {
             if (h % work.group > 0) return nullptr;
             if (sequence.leading()) return sequence.B_of(0, kv_bh);
