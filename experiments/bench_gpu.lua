@@ -9,9 +9,9 @@
 --   --seconds 2               LeetDecoding's tables leave out a call that would take longer
 --   --save results/bench_gpu  kernels.csv, leet.csv, .json beside them
 --
--- A row is first compared with the definition in Float64 on the CPU, at 1000 tokens; a wrong one is not timed. The
--- floor is the time to read every input and write every output once at the rate of a plain copy, measured in the same
--- run. Times are the GPU's own, between events; calls follow each other on fresh outputs.
+-- A row is first compared with the definition in Float64 on the CPU, at 1000 tokens (factors at 300); a wrong one is
+-- not timed. The floor is the time to read every input and write every output once at the rate of a plain copy, which
+-- is measured in the same run. Times are the GPU's own, between events; calls follow each other on fresh outputs.
 local folder = arg[0]:match("^(.*)/[^/]*$") or "."
 local options = dofile(folder .. "/lib/arguments.lua")(arg, { part = "all", quick = false, only = "", repeats = 15,
   seconds = 2, save = "results/bench_gpu" },

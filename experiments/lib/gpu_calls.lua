@@ -93,8 +93,8 @@ function calls.forward(shape)
     flop = function(h, N) return h * N * (is_delta(shape.update) and 6 or 4) * d * d end }
 end
 
--- linear_attention_grad, everything computed again from q, k and v: products with a state, forwards 2 (the delta rule:
--- K S and Kᵀ U), backwards 3 and with it 6.
+-- linear_attention_grad, everything computed again from q, k and v: products with a state, Kᵀ V forwards and D Sᵀ,
+-- V Eᵀ, K E and Qᵀ D backwards; the delta rule's K S forwards and two more that go backwards, dX Sᵀ and Kᵀ dX.
 function calls.gradient(shape)
   local element = shape.type or "bf16"
   local names = { "dq", "dk", "dv" }

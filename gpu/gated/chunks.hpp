@@ -35,15 +35,16 @@ struct Part {
     int C, chunks, matrices;  // of the delta rule: 0, 1 or 3
     std::int64_t floats;
     float* scores;
-    const float* state_in;  // [all heads, dk, dv]; null: zeros
-    float* state_out;       // null: dropped
+    const float* state_in;                       // [all heads, dk, dv]; null: zeros
+    float* state_out;                            // likewise; null: dropped
+    std::int64_t state_in_step, state_out_step;  // from head to head
     // Without queries (call.group = 0), or where one of these is there, no outputs are made. states: [head, chunk, dk,
     // dv] before each chunk; Y: [head, chunk·C, dv], what the delta rule writes is U = diag(β) Y.
     float *states, *Y;
 };
 
 Part part_of(const Call& call, std::int64_t first, std::int64_t tokens,
-             int matrices);  // sizes alone: pointers are the caller's to set
+             int matrices);  // sizes alone, states one behind the other: pointers are the caller's to set
 
 // scores: those of every chunk, into p.scores. sweep: through the chunks with them, states and, where they are wanted,
 // outputs.

@@ -5,11 +5,13 @@
 #include <iterator>
 
 #include "core/base/error.hpp"
+#include "gpu/base/device.hpp"
 #include "gpu/base/error.hpp"
 #include "gpu/gradient/gated_chunks.hpp"
 #include "gpu/gradient/gated_heads.hpp"
 #include "gpu/gradient/gated_hopper.hpp"
 #include "gpu/gradient/gated_lightning.hpp"
+#include "gpu/gradient/parts.hpp"
 
 namespace causeway::gpu {
 
@@ -19,28 +21,37 @@ using std::int64_t;
 
 constexpr const char* name = "gated_gradient";
 
-// What lies in the workspace, in Float32.
+// What lies in the workspace, in Float32. A part has as many chunks as part_floats have room for, at least min_chunks.
+// The states before parts lie in dv, where that has room for them and rows one behind the other; otherwise in the
+// workspace, and parts are not so many that these states take more than the part.
 struct Plan {
     gated::Call call;
     int matrices;
-    int64_t each, parts, state, boundaries, states, rows, scores;
+    bool in_dv = false;
+    gradient::Parts parts;
+    int64_t state = 0, boundaries = 0, states = 0, rows = 0, scores = 0;
 
-    explicit Plan(const GatedArgs& a) : call(gated::call_of(a)), matrices(a.beta ? 3 : 0) {
-        constexpr int64_t min_tokens = 1024, all = 65536;
-        const auto balanced = static_cast<int64_t>(std::sqrt(16.0 * static_cast<double>(call.N)));
-        each = (std::max({min_tokens, balanced, all / std::max<int64_t>(call.all_heads, 1) / 2}) + 31) / 32 * 32;
-        parts = (call.N + each - 1) / each;
-        const gated::Part p = part(0);
-        const auto whole = [](int64_t floats) { return (floats + 3) / 4 * 4; };
+    explicit Plan(const GatedGradArgs& a) : call(gated::call_of(a.in)), matrices(a.in.beta ? 3 : 0) {
+        constexpr int64_t min_chunks = 2, part_floats = 14'500'000, finish_blocks = 2;  // of a multiprocessor
         state = call.all_heads * call.dk * call.dv;
-        boundaries = parts > 1 ? whole((parts + 1) * state) : 0;
-        states = whole(p.chunks * state);
-        rows = call.beta ? whole(call.all_heads * p.chunks * p.C * call.dv) : 0;
-        scores = whole(call.all_heads * p.chunks * p.floats);
+        const gated::Part p = gated::part_of(call, 0, call.N, matrices);
+        if (empty()) return;
+        const int64_t of_chunk = 2 * state + call.all_heads * (p.floats + (call.beta ? 2 * p.C * call.dv : 0));
+        const auto with = [&](int64_t least) {
+            return gradient::parts_of(call.N, p.C, call.all_heads, std::max(least, part_floats / of_chunk),
+                                      finish_blocks * std::max(device().multiprocessors, 1));
+        };
+        parts = with(min_chunks);
+        in_dv = a.states_fit_in_dv(parts.each);
+        if (!in_dv) parts = with(static_cast<int64_t>(std::sqrt(16.0 * static_cast<double>(call.N))) / p.C);
+        const auto whole = [](int64_t floats) { return (floats + 3) / 4 * 4; };
+        boundaries = parts.count > 1 ? whole(in_dv ? state : (parts.count + 1) * state) : 0;
+        const int64_t chunks = parts.chunks(0);
+        states = whole(chunks * state);
+        rows = call.beta ? whole(call.all_heads * chunks * p.C * call.dv) : 0;
+        scores = whole(call.all_heads * chunks * p.floats);
     }
-    gated::Part part(int64_t i) const {
-        return gated::part_of(call, i * each, std::min(each, call.N - i * each), matrices);
-    }
+    gated::Part part(int64_t i) const { return gated::part_of(call, i * parts.each, parts.tokens(i), matrices); }
     bool empty() const { return call.N == 0 || call.all_heads == 0; }
     std::size_t bytes() const {
         return empty() ? 0 : static_cast<std::size_t>(boundaries + 2 * states + 2 * rows + scores) * sizeof(float);
@@ -86,7 +97,7 @@ void hand_through(const GatedGradArgs& a, cudaStream_t stream) {
 std::size_t gated_gradient_workspace(const GatedGradArgs& a) {
     gated::check(a.in, name);
     if (const Way* const way = way_of(a)) return way->workspace(a);
-    return Plan(a.in).bytes();
+    return Plan(a).bytes();
 }
 
 bool gated_gradient_adds(const GatedGradArgs& a) { return gated_heads_gradient_adds(a); }
@@ -108,7 +119,7 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     if ((a.dq_sum != nullptr) != (a.dk_sum != nullptr)) fail(name, ": dq_sum and dk_sum: one of them is null");
     if (a.in.N == 0) return hand_through(a, stream);
     if (const Way* const way = way_of(a)) return way->run(a, stream);
-    const Plan plan(a.in);
+    const Plan plan(a);
     if (plan.empty()) return;
     gated::check_workspace(a.in.workspace, plan.bytes(), name);
     float* at = static_cast<float*>(a.in.workspace.data);
@@ -119,31 +130,41 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     };
     float *boundary = take(plan.boundaries), *before = take(plan.states), *after = take(plan.states);
     float *Y = take(plan.rows), *dY = take(plan.rows), *scores = take(plan.scores);
-    // The state before part i, and the gradient between parts in the place after the last of them.
-    const auto state_before = [&](int64_t i) -> const float* {
-        return i == 0 ? a.in.state : boundary + i * plan.state;
+    // The states before parts. In dv each lies in the rows of its own part, that of the last one, which may have too
+    // few, where the gradient between parts will be: it is read before that is written.
+    float* between = boundary + (plan.in_dv ? 0 : plan.parts.count * plan.state);
+    const auto state_before = [&](int64_t i) -> float* {
+        if (i == 0) return a.in.state;
+        if (!plan.in_dv) return boundary + i * plan.state;
+        return i + 1 == plan.parts.count ? between : a.state_in_dv(i * plan.parts.each);
     };
-    float* between = boundary + plan.parts * plan.state;
+    const auto step_before = [&](int64_t i) {
+        return i > 0 && plan.in_dv && i + 1 < plan.parts.count ? a.state_step_in_dv()
+                                                               : int64_t{plan.call.dk} * plan.call.dv;
+    };
 
-    for (int64_t i = 0; i + 1 < plan.parts; ++i) {
+    for (int64_t i = 0; i + 1 < plan.parts.count; ++i) {
         gated::Call keys = plan.call;
         keys.group = 0;
-        gated::Part p = gated::part_of(keys, i * plan.each, plan.each, a.in.beta ? 1 : 0);
-        p.scores = scores, p.state_in = state_before(i), p.state_out = boundary + (i + 1) * plan.state;
+        gated::Part p = gated::part_of(keys, i * plan.parts.each, plan.parts.each, a.in.beta ? 1 : 0);
+        p.scores = scores;
+        p.state_in = state_before(i), p.state_in_step = step_before(i);
+        p.state_out = state_before(i + 1), p.state_out_step = step_before(i + 1);
         gated::launch_scores(p, stream);
         gated::launch_sweep(p, stream);
     }
     const GatedArgs& in = a.in;
-    for (int64_t i = plan.parts - 1; i >= 0; --i) {
+    for (int64_t i = plan.parts.count - 1; i >= 0; --i) {
         gradient::BackwardPart b{};
         b.part = plan.part(i);
-        b.part.scores = scores, b.part.state_in = state_before(i), b.part.states = before, b.part.Y = Y;
+        b.part.scores = scores, b.part.states = before, b.part.Y = Y;
+        b.part.state_in = state_before(i), b.part.state_in_step = step_before(i);
         b.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
         b.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
         b.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);
         b.dv = gated::operand(a.dv, in.type, in.v_stride, in.dv);
         b.dg = a.dg, b.dbeta = a.dbeta;
-        b.dstate_in = i + 1 < plan.parts ? between : a.dstate_in;
+        b.dstate_in = i + 1 < plan.parts.count ? between : a.dstate_in;
         b.dstate_out = i > 0 ? between : a.dstate;
         b.after = after, b.dY = dY;
         gated::launch_scores(b.part, stream);

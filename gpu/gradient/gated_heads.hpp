@@ -19,7 +19,8 @@ bool gated_heads_gradient_adds(const GatedGradArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: the states of a part of the tokens and their
 // gradients, for two parts, and the state of every head before each part, unless dv has room for it. Without β, with
-// dk = dv = 128, half of the gradients of the states of two parts alone.
+// dk = dv = 128, of these half of the gradients of states alone; in each case the gates' factors and a state or two of
+// every head besides.
 std::size_t gated_heads_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no

@@ -33,6 +33,21 @@ struct GatedGradArgs {
     bool dstate_in_place() const { return dstate && dstate == dstate_in; }
     Strides of_dq() const { return dq_stride.token > 0 ? dq_stride : in.q_stride; }
     Strides of_dk() const { return dk_stride.token > 0 ? dk_stride : in.k_stride; }
+
+    // Whether a state of each batch-head, Float32, has room in `tokens` rows of dv of its own, one behind the other:
+    // there a method may keep the states before parts of the tokens until it writes dv.
+    bool states_fit_in_dv(std::int64_t tokens) const {
+        const Strides s = in.v_stride;
+        const int bytes = bytes_of(in.type);
+        return s.token == in.dv && s.head >= in.N * s.token && s.head * bytes % 16 == 0 &&
+               (in.B == 1 || s.batch == in.H * s.head) && reinterpret_cast<std::uintptr_t>(dv) % 16 == 0 &&
+               in.dv * bytes * tokens % 16 == 0 && tokens * bytes >= in.dk * std::int64_t{4};
+    }
+    // That of the first batch-head in the rows from `token` on; the next one's is state_step_in_dv() floats on.
+    float* state_in_dv(std::int64_t token) const {
+        return reinterpret_cast<float*>(static_cast<char*>(dv) + token * in.v_stride.token * bytes_of(in.type));
+    }
+    std::int64_t state_step_in_dv() const { return in.v_stride.head * bytes_of(in.type) / 4; }
 };
 
 }  // namespace causeway::gpu

@@ -57,6 +57,21 @@ struct QueryTiles {
 constexpr std::uint32_t value_bytes = tile_bytes(C, sweep_columns);  // U0 or V of 32 columns
 constexpr std::uint32_t inverse_bytes = tile_bytes(C, C);
 
+// Where the gradient keeps a matrix of each chunk of a part until it has read it, as tiles of 32 columns one behind the
+// other: in rows of gradients that are written later, of which a chunk has C in each of two, and that of a chunk from
+// `whole` on, for which there are not as many rows, in memory apart.
+struct KeptTiles {
+    struct Rows {
+        unsigned char* first;             // of the part's first token, in the first batch-head
+        std::int64_t batch, head, token;  // strides in bytes
+    };
+    Rows rows[2];
+    int row_bits;  // a row has 2^row_bits bytes
+    int whole;
+    unsigned char* apart;  // [batch-head, chunks - whole] matrices
+    std::uint32_t bytes;   // of a matrix; 0: nothing is kept
+};
+
 // Tokens [first, first + tokens) of every head, and the tiles between the kernels, one after the other for each head
 // and chunk (and head of queries, and 32 columns of v). Without heads of queries (call.group = 0) only the state goes
 // on.
@@ -64,14 +79,15 @@ struct Part {
     gated::Call call;
     std::int64_t first, tokens;
     int chunks, DK, DV;
-    unsigned char *keys, *queries, *values;  // values: null where V is read as it is
+    unsigned char *keys, *queries, *values;  // values: null where V is read as it is, or not at all
     const float* state_in;                   // [all heads, dk, dv], heads state_in_step floats apart; null: zeros
     float* state_out;                        // likewise; null: dropped
     std::int64_t state_in_step, state_out_step;
     // What the gradient asks for; null in the forward pass.
-    unsigned char* states;   // the state before each chunk; U then takes the place of U0
-    unsigned char* inverse;  // (I + diag(β) M)⁻¹
-    int* not_finite;         // becomes 1 where a state is not finite, and no block goes token by token
+    KeptTiles states, updates;  // the state before each chunk; with the delta rule U
+    unsigned char* inverse;     // (I + diag(β) M)⁻¹
+    bool tiles_free;            // the kernel before, which may still run, reads of all tiles `inverse` alone
+    int* not_finite;            // becomes 1 where a state is not finite, and no block goes token by token
 };
 
 // Whether gates, or the projection that they are made of, may be read as pairs of elements.

@@ -399,6 +399,7 @@ struct Prepare {
             }
         }
         if (!p.inverse) return;
+        ptx::griddepcontrol_wait();
         __syncthreads();
         store_tile(p.inverse + tile * inverse_bytes, s.Q, inverse_bytes);
     }
@@ -422,21 +423,22 @@ struct Prepare {
                              pack(E{}, d[0][2], d[0][3]), pack(E{}, d[1][0], d[1][1]), pack(E{}, d[1][2], d[1][3]));
         }
     }
-    // W and U0: a warp has 16 columns of one of them.
+    // W and, where it is asked for, U0: a warp has 16 columns of one of them.
     __device__ __forceinline__ void write_updates() const {
         static_assert(prepare_warps == 2 * 128 / 16);
         const uint32_t W = ptx::shared_address(s.Q), U0 = ptx::shared_address(s.M);
         const int column = warp % 8 * 16;
         if (warp < 8 && column < DK)
             multiply_inverse(s.K, pitch, column, [=](int t, int c) { return W + tile_at<DK>(t, c); });
-        if (warp >= 8 && column < p.DV)
+        if (warp >= 8 && column < p.DV && p.values)
             multiply_inverse(s.inverse, value_pitch, column, [=](int t, int c) {
                 return U0 + c / sweep_columns * value_bytes + tile_at<sweep_columns>(t, c % sweep_columns);
             });
         __syncthreads();
         store_tile(key_tiles() + keys.W_at, s.Q, tile_bytes(C, DK));
-        store_tile(value_tiles(), reinterpret_cast<const unsigned char*>(s.M),
-                   static_cast<uint32_t>(p.DV / sweep_columns) * value_bytes);
+        if (p.values)
+            store_tile(value_tiles(), reinterpret_cast<const unsigned char*>(s.M),
+                       static_cast<uint32_t>(p.DV / sweep_columns) * value_bytes);
     }
 
     __device__ __forceinline__ void run() const {
@@ -459,7 +461,7 @@ struct Prepare {
         }
         cp_async_wait_all();
         __syncthreads();
-        ptx::griddepcontrol_wait();  // nobody reads the tiles of the part before any more
+        if (!p.tiles_free) ptx::griddepcontrol_wait();  // nobody reads the tiles of the part before any more
         if (has_channels) {
             if (half % 2 == 1) {
                 const float2 first = total_of(half - 1);
@@ -471,8 +473,9 @@ struct Prepare {
         make_scores<true>(sum, 0);
         for (int query = 1; query < call.group; ++query) make_scores<false>(sum, query);
         if constexpr (delta) {
-            copy_rows<C, 128, prepare_threads>(s.inverse, value_pitch, row(call.v, h, 0), call.v.token, n, call.dv,
-                                               call.v.whole);
+            if (p.values)
+                copy_rows<C, 128, prepare_threads>(s.inverse, value_pitch, row(call.v, h, 0), call.v.token, n, call.dv,
+                                                   call.v.whole);
             if (has_channels) decay_keys();
             invert();
             cp_async_wait_all();
@@ -481,6 +484,7 @@ struct Prepare {
         } else if (p.values) {
             copy_values();
         }
+        ptx::griddepcontrol_wait();  // so that the next kernel, when this one has ended, finds that before it ended too
     }
 };
 

@@ -2,6 +2,7 @@
 // 32 columns, and the pipelines that bring the tiles of the chunks.
 #pragma once
 
+#include "gpu/gated/channels/kept.cuh"
 #include "gpu/gated/channels/operands.cuh"
 #include "gpu/gated/fma.cuh"
 #include "gpu/kit/barriers.hpp"
@@ -154,6 +155,20 @@ struct SweepBlock {
             ptx::stmatrix_x4(to + piece(warp * 16, half), pack(E{}, x[0], x[1]), pack(E{}, x[2], x[3]),
                              pack(E{}, y[0], y[1]), pack(E{}, y[2], y[3]));
         }
+    }
+
+    // Where the tiles of these 32 columns are kept.
+    __device__ __forceinline__ KeptColumn kept(const KeptTiles& x) const {
+        const uint32_t bytes = x.bytes / static_cast<uint32_t>(wide);
+        return {x, bh, b, h, p.chunks, first_column / sweep_columns * bytes, bytes};
+    }
+    // Such a tile from shared memory to where it is kept, by the first warp.
+    __device__ __forceinline__ void record(const KeptColumn& to, int chunk, uint32_t from) const {
+        if (warp == 0) to.record(chunk, from, lane);
+    }
+    // What this block recorded has left shared memory, which the threads after the next barrier may then write again.
+    __device__ __forceinline__ void wait_recorded() const {
+        if (warp == 0) ptx::tma_store_wait_read<0>();
     }
 
     // from, to: what columns_of gives.

@@ -184,23 +184,6 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
             }
         }
     }
-    // For the gradient: the state before the chunk, and later U, to memory, by one thread.
-    __device__ __forceinline__ void record_state(int chunk, uint32_t S) const {
-        if (!p.states || threadIdx.x > 0) return;
-        ptx::bulk_store(p.states + this->narrow_tile_of(chunk) * tile_bytes(DK, sweep_columns), S,
-                        tile_bytes(DK, sweep_columns));
-        ptx::tma_store_commit();
-    }
-    __device__ __forceinline__ void record_values(int chunk, uint32_t U) const {
-        if (!p.states || !has_delta || threadIdx.x > 0) return;
-        ptx::bulk_store(p.values + this->narrow_tile_of(chunk) * value_bytes, U, value_bytes);
-        ptx::tma_store_commit();
-    }
-    // What was recorded has left shared memory.
-    __device__ __forceinline__ void wait_recorded() const {
-        if (p.states && threadIdx.x == 0) ptx::tma_store_wait_read<0>();
-    }
-
     // A value that is not finite stays in the state for good, so a finite last state tells that none has come by. Where
     // one has, the definition is followed, token by token, with its products alone.
     __device__ __noinline__ void walk_by_tokens() const {
@@ -258,6 +241,8 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
     __device__ __forceinline__ bool carry_state() const {
         State S = {};
         this->load_state(S, columns_of(p.state_in, p.state_in_step));
+        const bool records = p.states.bytes > 0;  // for the gradient
+        const KeptColumn kept_states = this->kept(p.states), kept_updates = this->kept(p.updates);
         for (int chunk = 0; chunk < p.chunks; ++chunk) {
             const uint32_t at = static_cast<uint32_t>(chunk), tiles = keys.at(at), before = states.at(at);
             const uint32_t values = tiles + static_cast<uint32_t>(offsetof(Keys, U));
@@ -268,22 +253,21 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
             if (has_rows) this->round_state(S, before);
             keys.consumer_wait(at);
             ptx::fence_proxy_async();  // of V as well, where cp.async has brought it
-            if (has_delta || p.states) {
+            if (has_delta || records) {
                 ptx::named_barrier_sync(barriers::channels_state, consumers);
-                record_state(chunk, before);
+                if (records) this->record(kept_states, chunk, before);
                 if (has_delta && warp >= 4) write_values(values, tiles + key_tiles.W_at, before, decay);
                 else decay();
                 ptx::fence_proxy_async();
-                wait_recorded();
                 ptx::named_barrier_sync(barriers::channels_values, consumers);
-                record_values(chunk, values);
+                if (has_delta && records) this->record(kept_updates, chunk, values);
                 if (outputs) arrive_as_warp(states.full(at), lane);
             } else {
                 if (outputs) arrive_as_warp(states.full(at), lane);
                 decay();
             }
             if (has_rows) add_outer(S, tiles, values);
-            wait_recorded();
+            if (records) this->wait_recorded();  // U, before it is loaded over; S has a place of its own until then
             this->release(keys, at);
         }
         return store(S);

@@ -143,7 +143,7 @@ __device__ __forceinline__ void walk(const Part& p) {
     float *U = s.U[at.warp], *W = s.W[at.warp];
 
     float S[R][4];
-    load_state<DK>(S, p.state_in ? p.state_in + at.bh * call.dk * call.dv : nullptr, call.dk, call.dv, at.rg, at.column,
+    load_state<DK>(S, p.state_in ? p.state_in + at.bh * p.state_in_step : nullptr, call.dk, call.dv, at.rg, at.column,
                    state_quads);
     const auto start_copies = [&](int chunk, int item, int slot) {
         stage_item<DK, C, gates>(s.rows[slot], s.log_gates[slot], p, at, chunk, item);
@@ -186,7 +186,7 @@ __device__ __forceinline__ void walk(const Part& p) {
     if constexpr (!careful)
         if (!is_state_finite(S)) return walk_carefully<DK, C, gates, record>(p);
     if (p.state_out)
-        store_state<DK>(p.state_out + at.bh * call.dk * call.dv, S, call.dk, call.dv, at.rg, at.column, state_quads);
+        store_state<DK>(p.state_out + at.bh * p.state_out_step, S, call.dk, call.dv, at.rg, at.column, state_quads);
 }
 
 template <int DK, int C, Gates gates, bool record>

@@ -50,13 +50,14 @@ struct Part {
     int q_step, k_step, v_step, dO_step, U_step;  // 0 where all heads share one, which TMA then sees, else 1
     int W_column, P_column;                       // where they begin in their maps
     unsigned char* gates;                         // [splits, split_chunks]
-    unsigned char *S, *E;                         // of the part: [splits, chunks, blocks]; S null: the sweep keeps none
+    unsigned char *S, *E;                         // of the part: [splits, chunks, blocks]; S null: see below
+    // S and last_chunks null: the sweep keeps the states before parts alone.
     // Not null: states lie in the gradients of their own chunks, 64 columns of S in dq and 64 in dk, 64 of E in dv, and
     // E has the others, [splits, chunks]. Those of a chunk that the last token is in are here,
     // [heads, in_gradients].
     unsigned char* last_chunks;
     // The states before chunks `every`, 2 `every` ... of a split, where parts begin: [.., splits, blocks, raw_words].
-    // null: each lies in dv, in the two chunks before the part.
+    // null: each lies in dv, in the two chunks before the part, or states are kept of all chunks.
     std::uint32_t* boundaries;
     int every;
     const float* dstate_in;  // with respect to the state after the last chunk; null: zeros
@@ -116,7 +117,7 @@ enum class Sum {
     again,         // S of the chunks of a part, from the state before it
 };
 
-void launch_gates(const Part& p, cudaStream_t stream);  // without the delta rule, for launch_prepare
+void launch_gates(const Part& p, cudaStream_t stream);  // without the delta rule, instead of launch_prepare
 void launch_prepare(const Maps& maps, const Part& p, cudaStream_t stream);
 // Splits as maps of the state, whole walks that start from zeros where nothing is given: S_behind and A; E_before.
 void launch_forward_maps(const Maps& maps, const Part& p, cudaStream_t stream);

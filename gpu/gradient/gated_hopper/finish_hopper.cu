@@ -3,6 +3,7 @@
 #include <type_traits>
 
 #include "gpu/gated/channels/gates.cuh"
+#include "gpu/gated/channels/kept.cuh"
 #include "gpu/gated/channels/operands.cuh"
 #include "gpu/gated/fma.cuh"
 #include "gpu/gradient/gated_hopper/part.hpp"
@@ -109,14 +110,15 @@ struct Finish {
     __device__ __forceinline__ int64_t query_head(int query) const { return grouped ? h * call.group + query : h; }
     // Tiles of 32 columns side by side as rows of all columns.
     template <int tokens>
-    __device__ __forceinline__ void copy_tiles(unsigned char* to, const unsigned char* from) const {
+    __device__ __forceinline__ void copy_tiles(unsigned char* to, const KeptTiles& kept) const {
         constexpr int at_once = finish_threads / 4 / tokens;  // tiles
         const int c = threadIdx.x % 4, r = threadIdx.x / 4 % tokens, side = threadIdx.x / 4 / tokens;
+        const KeptChunk from(kept, bh, b, h, chunk, p.chunks);
         to += r * wide_pitch + side * 64 + c * 16;
-        from += side * tile_bytes(tokens, sweep_columns) + tile_at<sweep_columns>(r, c * 8);
+        uint32_t offset = side * tile_bytes(tokens, sweep_columns) + tile_at<sweep_columns>(r, c * 8);
         for (int i = side; i < p.DV / sweep_columns;
-             i += at_once, to += at_once * 64, from += at_once * tile_bytes(tokens, sweep_columns))
-            cp_async<16>(to, from, true);
+             i += at_once, to += at_once * 64, offset += at_once * tile_bytes(tokens, sweep_columns))
+            cp_async<16>(to, from.at(offset), true);
     }
     // Starts all copies: one group for what the scores take, one for the states.
     __device__ __forceinline__ void load(int query) const {
@@ -127,14 +129,15 @@ struct Finish {
         };
         constexpr std::integral_constant<int, DK> keys;
         constexpr std::integral_constant<int, 128> values;
-        const int64_t narrow = tile * (p.DV / sweep_columns);
         copy(keys, s.Q, call.q, query_head(query), call.dk);
         copy(values, s.values.dO, x.dO, query_head(query), call.dv);
-        if constexpr (delta) copy_tiles<C>(s.values.U, p.values + narrow * value_bytes);
+        if constexpr (delta) copy_tiles<C>(s.values.U, p.updates);
         else copy(values, s.values.U, call.v, h, call.dv);
         if (query == 0) {
             copy(keys, s.K_end, call.k, h, call.dk);
-            copy_tiles<C>(s.X, x.dU + narrow * value_bytes);
+            ptx::griddepcontrol_wait();
+            ptx::griddepcontrol_launch_dependents();  // the tiles of this part are read, but for what is copied here
+            copy_tiles<C>(s.X, x.dU);
             if constexpr (delta) {
                 for (uint32_t i = threadIdx.x; i < inverse_bytes / 16; i += finish_threads)
                     cp_async<16>(s.inverse + i * 16, p.inverse + tile * inverse_bytes + i * 16, true);
@@ -143,8 +146,8 @@ struct Finish {
             }
         }
         cp_async_commit();
-        copy_tiles<DK>(s.S, p.states + narrow * tile_bytes(DK, sweep_columns));
-        if (query == 0) copy_tiles<DK>(s.E, x.after + narrow * tile_bytes(DK, sweep_columns));
+        copy_tiles<DK>(s.S, p.states);
+        if (query == 0) copy_tiles<DK>(s.E, x.after);
         cp_async_commit();
     }
     // Where β is 0, least_beta wrote something into U; nothing is written there.
@@ -256,6 +259,8 @@ struct Finish {
                     *reinterpret_cast<const uint16_t*>(from + t * from_pitch + c * 2) ^ (sign & 0xFFFFu));
         }
     }
+    // dV, which is minus what X is with the delta rule.
+    __device__ __forceinline__ void store_values() const { store_rows<delta>(x.dv, h, s.X, wide_pitch, call.dv); }
     // X becomes -dX, dX = diag(β) Z, Z = (I + diag(β) M)⁻ᵀ dU; dβ_t = Z_t · U_t / β_t.
     // Returns whether a β is 0.
     __device__ __forceinline__ bool solve() const {
@@ -568,7 +573,7 @@ struct Finish {
             __syncthreads();
             if (query == 0) {
                 if constexpr (has_gates) sum_through();
-                store_rows<delta>(x.dv, h, s.X, wide_pitch, call.dv);
+                if constexpr (!grouped) store_values();
             }
             meet_others(query == 0);
             if (has_channel) meet_own(own, query, dk, dg);
@@ -589,6 +594,7 @@ struct Finish {
         }
         __syncthreads();
         store_rows(x.dk, h, s.K_end, pitch, call.dk);
+        if constexpr (grouped) store_values();  // where U was, which each head of queries has read
         if constexpr (has_gates) write_gates(dg);
     }
 };
@@ -624,7 +630,7 @@ void launch_finish_chunks(const BackwardChunks& x, cudaStream_t stream) {
     with_kinds(x.part, [&]<int DK, bool delta, bool has_gates, bool grouped>() {
         launch(gated_finish_chunks<DK, delta, has_gates, grouped>, "launching gated_finish_chunks",
                dim3(static_cast<unsigned>(x.part.call.all_heads * x.part.chunks)), finish_threads,
-               sizeof(FinishShared<DK>), 1, false, stream, x);
+               sizeof(FinishShared<DK>), 1, x.states_before, stream, x);
     });
 }
 

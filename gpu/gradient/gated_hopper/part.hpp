@@ -7,15 +7,15 @@
 namespace causeway::gpu::gradient {
 
 // A part of the tokens with the gradients of all inputs. The forward kernels have filled part.keys, part.queries,
-// part.states and, with the delta rule, part.values (U) and part.inverse.
+// part.states and, with the delta rule, part.updates and part.inverse.
 struct BackwardChunks {
     channels::Part part;
     gated::Operand dO, dq, dk, dv;
     float *dg, *dbeta;
-    const float* dstate_in;  // with respect to the state after the part; null: zeros
-    float* dstate_out;       // before it; null: dropped
-    // Tiles as those of the forward pass: the gradient of the state after each chunk, and dU.
-    unsigned char *after, *dU;
+    const float* dstate_in;         // with respect to the state after the part; null: zeros
+    float* dstate_out;              // before it; null: dropped
+    channels::KeptTiles after, dU;  // the gradient of the state after each chunk; dU
+    bool states_before;             // part.states and part.updates were there before the sweep over part.after began
 };
 
 // The whole call once more, where *not_finite is not 0: `blocks` batch-heads at a time, `segments` of `each` tokens.

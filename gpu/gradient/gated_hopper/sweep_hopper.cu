@@ -116,16 +116,6 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
             multiply(d, a, f);
         }
     }
-    __device__ __forceinline__ void record(unsigned char* to, int chunk, const unsigned char* from,
-                                           uint32_t bytes) const {
-        if (threadIdx.x > 0) return;
-        ptx::bulk_store(to + this->narrow_tile_of(chunk) * bytes, ptx::shared_address(from), bytes);
-        ptx::tma_store_commit();
-    }
-    // What this block recorded has left shared memory, which the threads after the next barrier may then write again.
-    __device__ __forceinline__ void wait_recorded() const {
-        if (threadIdx.x == 0) ptx::tma_store_wait_read<0>();
-    }
 
     // dU = Kw E + Σ Aᵀ dO;  E ← last ⊙ E + Σ Qeᵀ dO - Wᵀ dU. Tiles of queries hold scale already.
     __device__ __forceinline__ void compute() const {
@@ -133,15 +123,16 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
         const int64_t state = int64_t{call.dk} * call.dv;
         this->load_state(E, this->columns_of(x.dstate_in, state));
         const uint32_t dU = ptx::shared_address(s.dU);
+        const KeptColumn kept_after = this->kept(x.after), kept_dU = this->kept(x.dU);
         uint32_t at = 0, item = 0;
         for (int chunk = p.chunks - 1; chunk >= 0; --chunk, ++at) {
             const uint32_t tiles = keys.at(at);
             if (has_rows) this->round_state(E, ptx::shared_address(s.S));
             keys.consumer_wait(at);
             ptx::fence_proxy_async();
-            wait_recorded();
+            this->wait_recorded();
             ptx::named_barrier_sync(barriers::channels_state, consumers);
-            record(x.after, chunk, s.S, tile_bytes(DK, sweep_columns));
+            this->record(kept_after, chunk, ptx::shared_address(s.S));
             float d[2][4] = {};
             this->times_state(d, tiles, ptx::shared_address(s.S));
             if (has_rows) this->decay(E, tiles);
@@ -157,13 +148,13 @@ struct BackwardSweep : SweepBlock<DK, BackwardShared<DK>> {
                     pack(channels::E{}, d[half][2 * i], d[half][2 * i + 1]);
             });
             ptx::fence_proxy_async();
-            wait_recorded();
+            this->wait_recorded();
             ptx::named_barrier_sync(barriers::channels_values, consumers);
-            record(x.dU, chunk, s.dU, value_bytes);
+            this->record(kept_dU, chunk, dU);
             if (delta && has_rows) this->template add_outer<true>(E, tiles + key_tiles.W_at, dU);
             this->release(keys, at);
         }
-        wait_recorded();
+        this->wait_recorded();
         if (!this->is_state_finite(E) && threadIdx.x == 0) *p.not_finite = 1;
         this->store_state(E, this->columns_of(x.dstate_out, state));
     }
@@ -176,6 +167,8 @@ __global__ __launch_bounds__(sweep_threads, 1) void gated_backward_chunks(const 
     if (threadIdx.x == 0) sweep.init(1, 1 + 32);  // with dO, every lane of the warp that loads
     __syncthreads();
     if (sweep.cluster > 1) ptx::cluster_sync();
+    ptx::griddepcontrol_launch_dependents();  // the blocks that finish chunks load what was there before
+    ptx::griddepcontrol_wait();
     if (threadIdx.x < consumers) sweep.compute();
     else sweep.load();
     // No block ends while another may still write to its shared memory.
@@ -187,7 +180,7 @@ template <int DK>
 void backward_chunks(const BackwardChunks& x, cudaStream_t stream) {
     launch(gated_backward_chunks<DK>, "launching gated_backward_chunks",
            dim3(static_cast<unsigned>(x.part.call.all_heads * (x.part.DV / sweep_columns))), sweep_threads,
-           sizeof(BackwardShared<DK>), cluster_of(x.part), false, stream, x);
+           sizeof(BackwardShared<DK>), cluster_of(x.part), true, stream, x);
 }
 
 }  // namespace

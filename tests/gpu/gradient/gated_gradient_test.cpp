@@ -155,7 +155,8 @@ TEST_CASE("gradients of the gated family on tensor cores: widths, lengths, gates
         for (const bool channels : {false, true}) {
             GatedCase c{update, 1, 2, 1, 200, 128, 128, channels};
             if (channels && !c.gated()) continue;
-            const std::pair<Index, Index> shapes[] = {{128, 128}, {64, 64}, {40, 24}, {65, 96}, {3, 8}, {100, 128}};
+            const std::pair<Index, Index> shapes[] = {{128, 128}, {64, 64}, {64, 128}, {128, 32},
+                                                      {40, 24},   {65, 96}, {3, 8},    {100, 128}};
             for (const auto& [dk, dv] : shapes) {
                 c.dk = dk, c.dv = dv, c.seed = ++seed;
                 gradient_agrees(c, DType::bf16);
@@ -183,7 +184,7 @@ TEST_CASE("gradients of the gated family on tensor cores: widths, lengths, gates
     GatedCase c{"gated_delta", 1, 2, 1, 90, 64, 24, true, 0.01};
     c.beta_low = c.beta_high = 0, c.seed = ++seed;
     gradient_agrees(c, DType::bf16);
-    for (const bool state : {true, false}) {  // three parts of 384, 384 and 332 tokens
+    for (const bool state : {true, false}) {  // three parts
         GatedCase parts{"gated_delta", 8, 16, 1, 1100, 16, 8, true, 0.05};
         parts.state = state, parts.seed = ++seed;
         gradient_agrees(parts, DType::bf16);
@@ -290,21 +291,31 @@ TEST_CASE("gradients with a gate per head on tensor cores: NaN in dO stays befor
     CHECK(std::isnan(dv.get((at - 1) * width)));
 }
 
-TEST_CASE("gradients with a gate per head on tensor cores: the workspace of the benchmark", "[gpu][gpu-gradient]") {
+TEST_CASE("gradients of the gated family on the GPU: the workspace of the benchmark", "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
     gpu::GatedGradArgs a;
-    float some = 0;
+    alignas(256) float some = 0;
     a.in.q = a.in.k = a.in.v = a.dO = a.dq = a.dk = a.dv = &some;  // nothing is read
     a.in.g = a.in.beta = a.dg = a.dbeta = &some;
     a.in.H = 32, a.in.N = 8192, a.in.dk = a.in.dv = 128, a.in.gates = 1;
     a.in.q_stride = a.in.k_stride = a.in.v_stride = a.in.o_stride = gpu::contiguous(32, 8192, 128);
     const auto is_bounded = [&] { return gpu::gated_gradient_workspace(a) <= 64'000'000; };
-    if (!gpu::gated_heads_gradient_takes(a)) return;
-    CHECK(is_bounded());
-    a.in.beta = a.dbeta = nullptr;
-    CHECK(is_bounded());
-    a.in.g = a.dg = nullptr, a.in.gates = 0, a.in.state = &some;
-    CHECK(is_bounded());
+    const gpu::GatedGradArgs gated_delta = a;
+    for (const gpu::Type type : {gpu::Type::BFloat16, gpu::Type::Float32}) {
+        a = gated_delta, a.in.type = type;
+        CAPTURE(static_cast<int>(type));
+        CHECK(is_bounded());
+        a.in.beta = a.dbeta = nullptr;
+        CHECK(is_bounded());
+        a.in.g = a.dg = nullptr, a.in.gates = 0, a.in.state = &some;
+        CHECK(is_bounded());
+        a = gated_delta, a.in.type = type, a.in.gates = 128;
+        CHECK(is_bounded());
+        a.in.beta = a.dbeta = nullptr;
+        CHECK(is_bounded());
+        a = gated_delta, a.in.type = type, a.in.H = 8, a.in.group = 4;
+        CHECK(is_bounded());
+    }
 }
 
 TEST_CASE("gradients of the gated family on tensor cores: twice the same bits", "[gpu][gpu-gradient]") {
@@ -369,6 +380,15 @@ TEST_CASE("gradients of the gated family on the GPU: a sequence in parts, twice 
         GatedCase c{"gated_delta", 4, 8, 1, 2100, 6, 4, false, 0.05};
         c.state = state, c.seed = 300;
         gradient_agrees(c, DType::f32);
+    }
+    for (const DType type :
+         {DType::f32, DType::f16}) {  // as large as a state is, and smaller: dv has room for it or not
+        for (const bool channels : {false, true}) {
+            GatedCase wide{"gated_delta", 1, 16, 1, 1100, 128, 128, channels, 0.05};
+            wide.seed = 301;
+            gradient_agrees(wide, type);
+            gradient_agrees(wide, type, 8);
+        }
     }
     const GatedCase c{"gated_delta", 2, 2, 2, 150, 24, 20, true};
     const GatedInputs in = gated_inputs(c);

@@ -22,7 +22,8 @@ gpu::LinearGradient gradients_of(const Problem& c, DType type, const Tensor& dO)
 }  // namespace
 
 // The calls are of several parts beside few sweeps (sums of two heads in memory), of several parts and of one part
-// beside many (clusters), of short texts beside others and of three heads (at the end).
+// beside many (clusters), of short texts beside others and of three heads (at the end). Without the delta rule several
+// parts of widths of 128 are those of parts_test.cpp.
 TEST_CASE("gradients of heads that share keys and queries on tensor cores: sums over heads", "[gpu][gpu-gradient]") {
     if (!on_hopper()) return;
     const Poison poison;

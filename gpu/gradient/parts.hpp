@@ -1,0 +1,37 @@
+// How many tokens go together between two launches of the gradients that go part by part.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace causeway::gpu::gradient {
+
+// N tokens in parts of `each`, but for the last one, which is taken first; C: tokens of a chunk.
+struct Parts {
+    std::int64_t N = 0, C = 1, each = 0, count = 0;
+
+    Parts() = default;
+    Parts(std::int64_t all, std::int64_t of_chunk, std::int64_t chunks)
+        : N(all), C(of_chunk), each(chunks * C), count(each > 0 ? (N + each - 1) / each : 0) {}
+    std::int64_t tokens(std::int64_t i) const { return std::min(each, N - i * each); }
+    std::int64_t chunks(std::int64_t i) const { return (tokens(i) + C - 1) / C; }
+};
+
+// Of at most `most` chunks of a head, those with which the blocks that finish chunks, one for each chunk of each of the
+// heads, take the fewest rounds of `at_once` blocks: the last round of a part leaves multiprocessors idle. What comes
+// before them, and waits for the part before, counts as half a round.
+inline Parts parts_of(std::int64_t N, std::int64_t C, std::int64_t heads, std::int64_t most, std::int64_t at_once) {
+    Parts best;
+    double best_rounds = 0;
+    for (std::int64_t chunks = std::min(most, (N + C - 1) / C); chunks > 0; --chunks) {
+        const Parts parts(N, C, chunks);
+        const auto rounds = [&](std::int64_t i) { return (parts.chunks(i) * heads + at_once - 1) / at_once; };
+        const std::int64_t last = parts.count - 1;
+        const double all =
+            static_cast<double>(last * rounds(0) + rounds(last)) + 0.5 * static_cast<double>(parts.count);
+        if (best.count == 0 || all < best_rounds) best = parts, best_rounds = all;
+    }
+    return best;
+}
+
+}  // namespace causeway::gpu::gradient
