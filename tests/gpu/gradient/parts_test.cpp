@@ -41,11 +41,10 @@ TEST_CASE("gradients of several parts on tensor cores: those in Float32", "[gpu]
         std::array<Index, 3> heads;  // of q, k, v
         Index N;
     };
-    const Call calls[] = {{"gated", false, {32, 32, 32}, 4223},       {"linear", false, {32, 32, 32}, 4223},
-                          {"gated", false, {12, 12, 24}, 5600},       {"linear", false, {16, 16, 32}, 4200},
-                          {"gated_delta", false, {32, 32, 32}, 1500}, {"gated_delta", true, {32, 32, 32}, 1100},
-                          {"gated", true, {32, 32, 32}, 1700},        {"gated_delta", true, {32, 8, 8}, 3000},
-                          {"gated", true, {32, 8, 8}, 3000},          {"delta", false, {32, 8, 8}, 3000}};
+    const Call calls[] = {{"gated", false, {32, 32, 32}, 4223},  {"gated", false, {12, 12, 24}, 5600},
+                          {"linear", false, {16, 16, 32}, 4200}, {"gated_delta", true, {32, 32, 32}, 1100},
+                          {"gated", true, {32, 32, 32}, 1700},   {"gated_delta", true, {32, 8, 8}, 3000},
+                          {"delta", false, {32, 8, 8}, 3000}};
     unsigned seed = 1100;
     for (const Call& call : calls) {
         constexpr Index width = 128;
