@@ -11,9 +11,10 @@
 namespace causeway::gpu {
 
 // Bytes of device memory that the call needs besides its tensors, which are those of the call already. On FMA units the
-// tokens are taken in parts of L, about √(16 N) of them (at least 1024, and enough that all heads together fill a GPU),
-// with chunks of C = 32 (16 with a gate per channel or dk > 128). For each head: a state for each part (none for a
-// single one), two for each chunk of one part, and L·(2·dv + (group + 3)·C + 2) Float32.
+// tokens are taken in parts of L, as many as have room in 58 MB (at least two chunks), with chunks of C = 32 (16 with a
+// gate per channel or dk > 128). For each head: two states for each chunk of one part, L·(2·dv + (group + 3)·C + 2)
+// Float32, and where there are several parts one state; where dv has no room for the states before parts, one for each
+// part and one more, and L is at least about √(16 N).
 std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 
 // The chunkwise backward pass of core/gradient/chunkwise.hpp, with its formulas. Forwards, only the states between the

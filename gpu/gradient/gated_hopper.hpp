@@ -13,13 +13,16 @@ namespace causeway::gpu {
 // BFloat16, dk <= 128, dv <= 128, rows of dO of whole pieces of 16 bytes, on Hopper.
 bool gated_hopper_gradient_takes(const GatedGradArgs& a);
 
-// Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens and a state of
-// every head, or where dv has no room for them one for each part.
+// Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens, at most
+// 59 MB where that is four chunks of every head, and a state of every head, or where dv has no room for them one for
+// each part.
 std::size_t gated_hopper_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no
 // exponent of a gate is above 0 but those of the scores (gpu/gated/channels). The gradient of a gate is a sum without
-// cancellation. Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad arguments.
+// cancellation. dq, dk and dv must overlap neither each other nor any input: what goes between the kernels lies there
+// until they are written. Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad
+// arguments.
 void gated_hopper_gradient(const GatedGradArgs& a, cudaStream_t stream);
 
 }  // namespace causeway::gpu
