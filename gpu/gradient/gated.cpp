@@ -130,26 +130,20 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     };
     float *boundary = take(plan.boundaries), *before = take(plan.states), *after = take(plan.states);
     float *Y = take(plan.rows), *dY = take(plan.rows), *scores = take(plan.scores);
-    // The states before parts. In dv each lies in the rows of its own part, that of the last one, which may have too
-    // few, where the gradient between parts will be: it is read before that is written.
-    float* between = boundary + (plan.in_dv ? 0 : plan.parts.count * plan.state);
-    const auto state_before = [&](int64_t i) -> float* {
-        if (i == 0) return a.in.state;
-        if (!plan.in_dv) return boundary + i * plan.state;
-        return i + 1 == plan.parts.count ? between : a.state_in_dv(i * plan.parts.each);
-    };
-    const auto step_before = [&](int64_t i) {
-        return i > 0 && plan.in_dv && i + 1 < plan.parts.count ? a.state_step_in_dv()
-                                                               : int64_t{plan.call.dk} * plan.call.dv;
+    float* const between = boundary + (plan.in_dv ? 0 : plan.parts.count * plan.state);
+    const gradient::StatesBefore states_before{a, plan.parts, plan.in_dv ? nullptr : boundary, between};
+    const auto start = [&](gated::Part& p, int64_t i) {
+        const gradient::States x = states_before(i);
+        p.scores = scores, p.state_in = x.data, p.state_in_step = x.step;
     };
 
     for (int64_t i = 0; i + 1 < plan.parts.count; ++i) {
         gated::Call keys = plan.call;
         keys.group = 0;
         gated::Part p = gated::part_of(keys, i * plan.parts.each, plan.parts.each, a.in.beta ? 1 : 0);
-        p.scores = scores;
-        p.state_in = state_before(i), p.state_in_step = step_before(i);
-        p.state_out = state_before(i + 1), p.state_out_step = step_before(i + 1);
+        const gradient::States next = states_before(i + 1);
+        start(p, i);
+        p.state_out = next.data, p.state_out_step = next.step;
         gated::launch_scores(p, stream);
         gated::launch_sweep(p, stream);
     }
@@ -157,8 +151,8 @@ void gated_gradient(const GatedGradArgs& a, cudaStream_t stream) {
     for (int64_t i = plan.parts.count - 1; i >= 0; --i) {
         gradient::BackwardPart b{};
         b.part = plan.part(i);
-        b.part.scores = scores, b.part.states = before, b.part.Y = Y;
-        b.part.state_in = state_before(i), b.part.state_in_step = step_before(i);
+        start(b.part, i);
+        b.part.states = before, b.part.Y = Y;
         b.dO = gated::operand(a.dO, in.type, in.o_stride, in.dv);
         b.dq = gated::operand(a.dq, in.type, a.of_dq(), in.dk);
         b.dk = gated::operand(a.dk, in.type, a.of_dk(), in.dk);

@@ -118,12 +118,6 @@ private:
     }
 };
 
-// States of all batch-heads, `step` floats apart.
-struct States {
-    float* data;
-    int64_t step;
-};
-
 // The plan's places in a workspace, and the call's gradients.
 struct Pass {
     const GatedGradArgs& a;
@@ -142,13 +136,10 @@ struct Pass {
 
     float* floats(std::size_t where) const { return reinterpret_cast<float*>(at + where); }
     // The states before part i, of which the pass that goes forwards leaves one where it keeps those of all chunks.
-    // Those before the last part are read before the gradient of states between parts is written to their place.
-    States boundary(int64_t i, int64_t parts) const {
-        const int64_t step = int64_t{plan.call.dk} * plan.call.dv;
-        if (i == 0) return {plan.call.state, step};
-        if (plan.in_gradients || i + 1 == parts) return {floats(plan.between), step};
-        if (!plan.in_dv) return {floats(plan.boundaries) + i * plan.state, step};
-        return {a.state_in_dv(i * plan.parts.each), a.state_step_in_dv()};
+    gradient::States before(const gradient::Parts& parts, int64_t i) const {
+        const gradient::StatesBefore states{a, parts, plan.in_dv ? nullptr : floats(plan.boundaries),
+                                            floats(plan.between)};
+        return states(plan.in_gradients && i > 0 ? parts.count - 1 : i);
     }
     Part part(const gradient::Parts& parts, int64_t i) const {
         Part p{};
@@ -156,8 +147,8 @@ struct Pass {
         p.first = i * parts.each, p.tokens = parts.tokens(i);
         p.chunks = static_cast<int>(parts.chunks(i));
         p.DK = plan.DK, p.DV = plan.DV;
-        const States before = boundary(i, parts.count);
-        p.state_in = before.data, p.state_in_step = before.step;
+        const gradient::States states = before(parts, i);
+        p.state_in = states.data, p.state_in_step = states.step;
         p.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
         return p;
     }
@@ -169,7 +160,7 @@ struct Pass {
         if (plan.chunk.values > 0) p.values = at + plan.forward_values;
         if (plan.in_gradients) keep(p);
         if (i + 1 < plan.forward.count) {
-            const States next = boundary(i + 1, plan.forward.count);
+            const gradient::States next = before(plan.forward, i + 1);
             p.state_out = next.data, p.state_out_step = next.step;
         }
         return p;

@@ -1,8 +1,11 @@
-// How many tokens go together between two launches of the gradients that go part by part.
+// The gradients that go part by part: how many tokens go together between two launches, and where the states before the
+// parts lie.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+
+#include "gpu/gradient/problem.hpp"
 
 namespace causeway::gpu::gradient {
 
@@ -21,9 +24,11 @@ struct Parts {
 // heads, take the fewest rounds of `at_once` blocks: the last round of a part leaves multiprocessors idle. What comes
 // before them, and waits for the part before, counts as half a round.
 inline Parts parts_of(std::int64_t N, std::int64_t C, std::int64_t heads, std::int64_t most, std::int64_t at_once) {
+    const std::int64_t all_chunks = (N + C - 1) / C;
+    if (all_chunks <= most) return {N, C, all_chunks};  // no two parts have fewer rounds than one
     Parts best;
     double best_rounds = 0;
-    for (std::int64_t chunks = std::min(most, (N + C - 1) / C); chunks > 0; --chunks) {
+    for (std::int64_t chunks = most; chunks > 0; --chunks) {
         const Parts parts(N, C, chunks);
         const auto rounds = [&](std::int64_t i) { return (parts.chunks(i) * heads + at_once - 1) / at_once; };
         const std::int64_t last = parts.count - 1;
@@ -33,5 +38,29 @@ inline Parts parts_of(std::int64_t N, std::int64_t C, std::int64_t heads, std::i
     }
     return best;
 }
+
+// States of all batch-heads, `step` floats apart.
+struct States {
+    float* data;
+    std::int64_t step;
+};
+
+// The states before the parts of a call: the first is the caller's. In dv (states_fit_in_dv) each other lies in the
+// rows of its own part, which are written last of all that a part writes; else in `kept`, [part, batch-head, dk, dv].
+// That before the last part, which may be short of rows, lies in `between`, where the gradient of the state between
+// parts will be: it is read before that is written.
+struct StatesBefore {
+    const GatedGradArgs& a;
+    const Parts& parts;
+    float *kept, *between;  // kept null: in dv
+
+    States operator()(std::int64_t i) const {
+        const std::int64_t step = std::int64_t{a.in.dk} * a.in.dv;
+        if (i == 0) return {a.in.state, step};
+        if (i + 1 == parts.count) return {between, step};
+        if (kept) return {kept + i * a.in.B * a.in.H * step, step};
+        return {a.state_in_dv(i * parts.each), a.state_step_in_dv()};
+    }
+};
 
 }  // namespace causeway::gpu::gradient

@@ -267,7 +267,7 @@ struct Sweep : SweepBlock<DK, SweepShared<DK, has_delta>> {
                 decay();
             }
             if (has_rows) add_outer(S, tiles, values);
-            if (records) this->wait_recorded();  // U, before it is loaded over; S has a place of its own until then
+            if (records) this->wait_recorded();  // before U's stage is loaded again, and S's is written two chunks on
             this->release(keys, at);
         }
         return store(S);

@@ -381,8 +381,8 @@ TEST_CASE("gradients of the gated family on the GPU: a sequence in parts, twice 
         c.state = state, c.seed = 300;
         gradient_agrees(c, DType::f32);
     }
-    for (const DType type :
-         {DType::f32, DType::f16}) {  // as large as a state is, and smaller: dv has room for it or not
+    // Rows of a part as large as a state, and half as large: dv has room for it or not.
+    for (const DType type : {DType::f32, DType::f16}) {
         for (const bool channels : {false, true}) {
             GatedCase wide{"gated_delta", 1, 16, 1, 1100, 128, 128, channels, 0.05};
             wide.seed = 301;

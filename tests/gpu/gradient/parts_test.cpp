@@ -1,9 +1,8 @@
 // Gradients that go part by part: how many tokens a part has, and calls that have several.
 #include "gpu/gradient/parts.hpp"
 
-#include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/tensor/random.hpp"
-#include "tests/gpu/sequences.hpp"
+#include "tests/gpu/gradients.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -51,19 +50,9 @@ TEST_CASE("gradients of several parts on tensor cores: those in Float32", "[gpu]
         const Problem c = make(call.update, call.channels, call.heads, call.N, width, width, DType::bf16, seed += 10);
         const Tensor dO =
             random_tensor({1, std::max(call.heads[0], call.heads[2]), call.N, width}, seed + 9).to(DType::bf16);
-        const auto gradients = [&](DType type) {
-            return gpu::linear_attention_grad(moved(c.q, type), moved(c.k, type), moved(c.v, type), moved(dO, type),
-                                              c.on_gpu(), {});
-        };
         CAPTURE(call.update, call.channels, call.heads[1], call.N, seed);
-        const gpu::LinearGradient got = gradients(DType::bf16), exact = gradients(DType::f32);
-        CHECK(relative_error(got.dq.cpu(), exact.dq.cpu()) <= 3e-2);
-        CHECK(relative_error(got.dk.cpu(), exact.dk.cpu()) <= 3e-2);
-        CHECK(relative_error(got.dv.cpu(), exact.dv.cpu()) <= 3e-2);
-        if (got.dbeta) CHECK(relative_error(got.dbeta->cpu(), exact.dbeta->cpu()) <= 3e-2);
-        if (got.dlog_decay) CHECK(relative_error(got.dlog_decay->cpu(), exact.dlog_decay->cpu()) <= 3e-2);
-        CHECK(relative_error(got.dstate.cpu(), exact.dstate.cpu()) <= 3e-2);
-        const gpu::LinearGradient again = gradients(DType::bf16);
+        const gpu::LinearGradient got = gradients_of(c, DType::bf16, dO), again = gradients_of(c, DType::bf16, dO);
+        check_gradients(got, gradients_of(c, DType::f32, dO), 3e-2);
         CHECK(same_bits(got.dq.cpu(), again.dq.cpu()));
         CHECK(same_bits(got.dk.cpu(), again.dk.cpu()));
         CHECK(same_bits(got.dv.cpu(), again.dv.cpu()));

@@ -1,7 +1,6 @@
 // Gradients of heads that share heads of q and k, on tensor cores: the sums over these heads, however they are made.
-#include "gpu/gradient/linear_attention_grad.hpp"
 #include "gpu/tensor/random.hpp"
-#include "tests/gpu/sequences.hpp"
+#include "tests/gpu/gradients.hpp"
 
 using namespace causeway;
 using namespace causeway::test;
@@ -13,11 +12,6 @@ struct Call {
     Index keys, heads, dk, dv;
     std::vector<Index> lengths;  // of packed texts; one: not packed
 };
-
-gpu::LinearGradient gradients_of(const Problem& c, DType type, const Tensor& dO) {
-    return gpu::linear_attention_grad(moved(c.q, type), moved(c.k, type), moved(c.v, type), moved(dO, type), c.on_gpu(),
-                                      {});
-}
 
 }  // namespace
 
@@ -43,12 +37,7 @@ TEST_CASE("gradients of heads that share keys and queries on tensor cores: sums 
             const Tensor dO = random_tensor({1, call.heads, N, call.dv}, seed + 9).to(DType::bf16).to(DType::f64);
             CAPTURE(update, call.keys, call.heads, call.dk, call.dv, N, seed);
             const gpu::LinearGradient got = gradients_of(c, DType::bf16, dO), exact = gradients_of(c, DType::f32, dO);
-            CHECK(relative_error(got.dq.cpu(), exact.dq.cpu()) <= 3e-2);
-            CHECK(relative_error(got.dk.cpu(), exact.dk.cpu()) <= 3e-2);
-            CHECK(relative_error(got.dv.cpu(), exact.dv.cpu()) <= 3e-2);
-            if (got.dbeta) CHECK(relative_error(got.dbeta->cpu(), exact.dbeta->cpu()) <= 3e-2);
-            if (got.dlog_decay) CHECK(relative_error(got.dlog_decay->cpu(), exact.dlog_decay->cpu()) <= 3e-2);
-            CHECK(relative_error(got.dstate.cpu(), exact.dstate.cpu()) <= 3e-2);
+            check_gradients(got, exact, 3e-2);
             // A text has the bits of a call with it alone, and that those of its repetition.
             for (Index i = 0; i < texts; ++i) {
                 const auto at = static_cast<std::size_t>(i);
