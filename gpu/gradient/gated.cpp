@@ -39,11 +39,12 @@ struct Plan {
         const int64_t of_chunk = 2 * state + call.all_heads * (p.floats + (call.beta ? 2 * p.C * call.dv : 0));
         const auto with = [&](int64_t least) {
             return gradient::parts_of(call.N, p.C, call.all_heads, std::max(least, part_floats / of_chunk),
-                                      finish_blocks * std::max(device().multiprocessors, 1));
+                                      finish_blocks * std::max(device().multiprocessors, 1), least);
         };
         parts = with(min_chunks);
         in_dv = a.states_fit_in_dv(parts.each);
-        if (!in_dv) parts = with(static_cast<int64_t>(std::sqrt(16.0 * static_cast<double>(call.N))) / p.C);
+        const auto root = static_cast<int64_t>(std::sqrt(16.0 * static_cast<double>(call.N)));
+        if (!in_dv) parts = with(std::max(min_chunks, root / p.C));
         const auto whole = [](int64_t floats) { return (floats + 3) / 4 * 4; };
         boundaries = parts.count > 1 ? whole(in_dv ? state : (parts.count + 1) * state) : 0;
         const int64_t chunks = parts.chunks(0);

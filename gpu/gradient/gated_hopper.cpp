@@ -18,7 +18,8 @@ using namespace channels;
 
 constexpr const char* name = "gated_gradient";
 
-// Tiles of a part take at most so many bytes, as far as it has min_chunks of each head; the parts of the pass that goes
+// Tiles of a part take at most so many bytes, as far as it has min_chunks of each head, with which the state before it
+// has room in its rows of dv; the parts of the pass that goes
 // forwards alone, whose tiles are fewer, have at most enough_chunks of all heads (docs/kernels/gated.md).
 constexpr int64_t part_bytes = 59'000'000, min_chunks = 4, enough_chunks = 1024;
 
@@ -103,7 +104,7 @@ private:
         if (!in_gradients) of_chunk += chunk.values + chunk.state;
         parts =
             gradient::parts_of(call.N, C, call.all_heads, std::max(min_chunks, part_bytes / of_chunk / call.all_heads),
-                               std::max(device().multiprocessors, 1));
+                               std::max(device().multiprocessors, 1), min_chunks);
         const int64_t all = (call.N + C - 1) / C;
         forward = in_gradients
                       ? gradient::Parts(call.N, C, std::min(all, std::max(min_chunks, enough_chunks / call.all_heads)))
@@ -149,6 +150,7 @@ struct Pass {
         p.DK = plan.DK, p.DV = plan.DV;
         const gradient::States states = before(parts, i);
         p.state_in = states.data, p.state_in_step = states.step;
+        p.least_betas = p.call.beta != nullptr;
         p.not_finite = reinterpret_cast<int*>(at + plan.not_finite);
         return p;
     }

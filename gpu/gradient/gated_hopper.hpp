@@ -15,7 +15,8 @@ bool gated_hopper_gradient_takes(const GatedGradArgs& a);
 
 // Bytes of device memory that the call needs besides its tensors: the tiles of a part of the tokens, at most
 // 59 MB where that is four chunks of every head, and a state of every head, or where dv has no room for them one for
-// each part.
+// each part and one more; where N is no multiple of 64 what the last chunk of every head keeps, and a copy of dstate_in
+// where dstate takes its place.
 std::size_t gated_hopper_gradient_workspace(const GatedGradArgs& a);
 
 // What gated_gradient computes (gated.hpp), chunks of 64. Operands of products are BFloat16, sums and gates Float32; no

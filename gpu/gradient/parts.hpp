@@ -20,15 +20,17 @@ struct Parts {
     std::int64_t chunks(std::int64_t i) const { return (tokens(i) + C - 1) / C; }
 };
 
-// Of at most `most` chunks of a head, those with which the blocks that finish chunks, one for each chunk of each of the
-// heads, take the fewest rounds of `at_once` blocks: the last round of a part leaves multiprocessors idle. What comes
-// before them, and waits for the part before, counts as half a round.
-inline Parts parts_of(std::int64_t N, std::int64_t C, std::int64_t heads, std::int64_t most, std::int64_t at_once) {
+// Of at most `most` chunks of a head, and no fewer than `least` where it has so many, those with which the blocks that
+// finish chunks, one for each chunk of each of the heads, take the fewest rounds of `at_once` blocks: the last round of
+// a part leaves multiprocessors idle. What comes before them, and waits for the part before, counts as half a round.
+inline Parts parts_of(std::int64_t N, std::int64_t C, std::int64_t heads, std::int64_t most, std::int64_t at_once,
+                      std::int64_t least = 1) {
     const std::int64_t all_chunks = (N + C - 1) / C;
+    most = std::max(most, std::max<std::int64_t>(least, 1));
     if (all_chunks <= most) return {N, C, all_chunks};  // no two parts have fewer rounds than one
     Parts best;
     double best_rounds = 0;
-    for (std::int64_t chunks = most; chunks > 0; --chunks) {
+    for (std::int64_t chunks = most; chunks >= std::max<std::int64_t>(least, 1); --chunks) {
         const Parts parts(N, C, chunks);
         const auto rounds = [&](std::int64_t i) { return (parts.chunks(i) * heads + at_once - 1) / at_once; };
         const std::int64_t last = parts.count - 1;

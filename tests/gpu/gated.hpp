@@ -1,6 +1,8 @@
 // Problems of the gated and delta-rule family in device memory.
 #pragma once
 
+#include <limits>
+
 #include "gpu/gated/problem.hpp"
 #include "gpu/tensor/tensor.hpp"
 #include "tests/core/exact/problems.hpp"
@@ -77,6 +79,16 @@ inline Tensor gathered(const gpu::Tensor& x, Index N, Index width) {
         }
     }
     return out;
+}
+
+// A value as large as Float32 has, at token 5 of every head of the case, whose keys and scale become so small that
+// results fit in: hi + lo (gpu/kit/tf32.cuh) of it is a NaN.
+inline GatedInputs with_largest(GatedCase& c) {
+    c.key_norm = c.scale = 1e-6, c.state = false;
+    GatedInputs in = gated_inputs(c);
+    for (Index head = 0; head < c.batch * c.heads; ++head)
+        in.v.set((head * c.N + 5) * c.dv + 3, std::numeric_limits<float>::max());
+    return in;
 }
 
 // Of relative_error: the sum's own error, and what rounding the outputs to their type adds.

@@ -86,6 +86,7 @@ struct Part {
     // What the gradient asks for; null in the forward pass.
     KeptTiles states, updates;  // the state before each chunk; with the delta rule U
     unsigned char* inverse;     // (I + diag(β) M)⁻¹
+    bool least_betas;           // β of 0 become least_beta, so that U has what their gradients are made of
     bool tiles_free;            // the kernel before, which may still run, reads of all tiles `inverse` alone
     int* not_finite;            // becomes 1 where a state is not finite, and no block goes token by token
 };
@@ -96,8 +97,8 @@ inline bool has_pairs(const gated::Call& call) {
     return call.dk % 2 == 0 && (call.gates <= 1 || reinterpret_cast<std::uintptr_t>(gates) % 8 == 0);
 }
 
-// after: the kernel before it in the stream is the sweep over the part before, and the first one may begin before that
-// one has ended: what it reads was there before both.
+// after: it may begin before the kernel before it in the stream has ended, which works on another part (the sweep, in
+// the gradient also what finishes chunks): what it reads was there before both.
 void launch_prepare(const Part& p, cudaStream_t stream, bool after = false);
 void launch_sweep(const Part& p, cudaStream_t stream);
 

@@ -457,7 +457,8 @@ struct Prepare {
             *reinterpret_cast<float2*>(&s.total[half][channel]) = sum[own_tokens - 1];
         }
         if constexpr (delta) {
-            if (threadIdx.x < C) s.beta[threadIdx.x] = p.inverse && threadIdx.x < n && beta == 0.0f ? least_beta : beta;
+            if (threadIdx.x < C)
+                s.beta[threadIdx.x] = p.least_betas && threadIdx.x < n && beta == 0.0f ? least_beta : beta;
         }
         cp_async_wait_all();
         __syncthreads();

@@ -57,6 +57,14 @@ TEST_CASE("gated family on the GPU: every update, gate, type and awkward length"
     }
 }
 
+TEST_CASE("gated family on the GPU: the largest number", "[gpu][gpu-gated]") {
+    if (!on_gpu()) return;
+    for (GatedCase c : each_update({"linear", 1, 2, 1, 70, 40, 24})) {
+        const GatedInputs in = with_largest(c);
+        agrees(c, in, DType::f32);
+    }
+}
+
 TEST_CASE("gated family on the GPU: widths, groups and strides", "[gpu][gpu-gated]") {
     if (!on_gpu()) return;
     unsigned seed = 100;

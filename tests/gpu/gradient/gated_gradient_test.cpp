@@ -63,7 +63,7 @@ void gradient_agrees(const GatedCase& c, const GatedInputs& inputs, DType type, 
     GradientCall call(in, dO, c.state ? &last : nullptr, type, pad);
     call.run();
     CAPTURE(c, name(type), pad);
-    // On tensor cores operands are rounded to the inputs' type between products; on FMA units only the results are.
+    // In 16 bits on tensor cores operands are rounded to the inputs' type between products; elsewhere only results are.
     const bool rounds = gpu::gated_hopper_gradient_takes(call.args) || gpu::gated_lightning_gradient_takes(call.args);
     const double bound = rounds ? 2e-2 : 1e-5 + rounding_of(type), wide_bound = rounds ? 2e-2 : 2e-5;
     rows_agree(call, c, want, bound);
@@ -130,6 +130,20 @@ TEST_CASE("gradients of the gated family on the GPU: widths, groups and strides"
     }
 }
 
+TEST_CASE("gradients of the gated family on the GPU: more heads than a part has room for", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    GatedCase c{"delta", 2, 170, 1, 20, 128, 128};
+    gradient_agrees(c, DType::f32);
+}
+
+TEST_CASE("gradients of the gated family on the GPU: the largest number", "[gpu][gpu-gradient]") {
+    if (!on_gpu()) return;
+    for (GatedCase c : each_update({"linear", 1, 2, 1, 70, 40, 24})) {
+        const GatedInputs in = with_largest(c);
+        gradient_agrees(c, in, DType::f32);
+    }
+}
+
 TEST_CASE("gradients of the gated family on the GPU: strong gates, resets and β = 0", "[gpu][gpu-gradient]") {
     if (!on_gpu()) return;
     unsigned seed = 200;
@@ -182,8 +196,11 @@ TEST_CASE("gradients of the gated family on tensor cores: widths, lengths, gates
         }
     }
     GatedCase c{"gated_delta", 1, 2, 1, 90, 64, 24, true, 0.01};
-    c.beta_low = c.beta_high = 0, c.seed = ++seed;
-    gradient_agrees(c, DType::bf16);
+    c.beta_low = c.beta_high = 0;
+    for (const Index dv : {24, 64}) {  // U in the workspace, and in dv
+        c.dv = dv, c.seed = ++seed;
+        gradient_agrees(c, DType::bf16);
+    }
     for (const bool state : {true, false}) {  // three parts
         GatedCase parts{"gated_delta", 8, 16, 1, 1100, 16, 8, true, 0.05};
         parts.state = state, parts.seed = ++seed;
