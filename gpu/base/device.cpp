@@ -71,6 +71,7 @@ const Device& device() {
     d.multiprocessors = p.multiProcessorCount;
     d.compute = 10 * p.major + p.minor;
     d.memory = p.totalGlobalMem;
+    d.shared = p.sharedMemPerBlockOptin;
     d.l2 = static_cast<std::size_t>(p.l2CacheSize);
     return known.emplace(current, d).first->second;
 }

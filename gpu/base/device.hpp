@@ -9,6 +9,7 @@ struct Device {
     std::string name;
     int multiprocessors = 0, compute = 0;          // compute: 90 for compute capability 9.0
     std::size_t memory = 0, l2 = 0;                // bytes
+    std::size_t shared = 0;                        // bytes of shared memory that a thread block may have
     bool hopper() const { return compute == 90; }  // runs the sm_90a kernels
 };
 

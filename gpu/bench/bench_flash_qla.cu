@@ -1,7 +1,7 @@
 // The gated delta rule on the 171 forward and 32 backward configurations of FlashQLA's benchmark (QwenLM/FlashQLA,
 // benchmark/bench_gated_delta_rule.py, MIT), through the public calls: BFloat16, widths of 128, a state in and out,
 // heads of v that share heads of q and k, packed sequences, no gate in every fourth head. Each row is compared first
-// with the same call on FMA units in Float32 (outputs and states: token by token), of which the tests hold small sizes
+// with the same call in Float32 (outputs and states: token by token), of which the tests hold small sizes
 // to the definition in Float64. experiments/peers/flash_qla.py runs the peers on the same rows, in the same job.
 //
 // Forward calls have deterministic = "run", which cuts packed sequences by the load of all of them, and "prefix".

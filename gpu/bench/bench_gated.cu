@@ -1,4 +1,4 @@
-// The gated and delta-rule family on FMA units, and with a gate per key channel on tensor cores: checked against the
+// The gated and delta-rule family in Float32, and with a gate per key channel on tensor cores: checked against the
 // recurrence in Float64 first, then timed against two floors: the time to read q, k, v, g, beta and write o once at the
 // copy bandwidth of the same run, and N·dk·dv multiply-adds (for what is written, for each query and for what the delta
 // rule reads) at the rate of the FMA units.

@@ -89,7 +89,7 @@ int main(int argc, char** argv) try {
     std::printf("%.1f T multiply-adds/s\n", rate * 1e-12);
     std::printf("%-32s %9s %9s %9s %9s %10s %10s\n", "case", "FMA ms", "forward", "backward", "/ FMA", "workspace",
                 "identities");
-    const Type bf16 = Type::BFloat16, f32 = Type::Float32;
+    const Type bf16 = Type::BFloat16, f16 = Type::Float16, f32 = Type::Float32;
     const GatedProblem cases[] = {
         {"linear N=8192", bf16, 1, 32, 8192},
         {.name = "linear, no states N=8192", .H = 32, .N = 8192, .state = false},
@@ -99,6 +99,10 @@ int main(int argc, char** argv) try {
         {"gated delta N=8192", bf16, 1, 32, 8192, 1, 128, 128, 1, true},
         {"channels delta N=8192", bf16, 1, 32, 8192, 1, 128, 128, 128, true},
         {"f32 gated delta N=8192", f32, 1, 32, 8192, 1, 128, 128, 1, true},
+        {"f32 linear N=8192", f32, 1, 32, 8192},
+        {"f32 channels delta N=8192", f32, 1, 32, 8192, 1, 128, 128, 128, true},
+        {"f16 gated delta N=8192", f16, 1, 32, 8192, 1, 128, 128, 1, true},
+        {.name = "f16 gated d=64 N=8192", .type = f16, .H = 32, .N = 8192, .dk = 64, .dv = 64, .gates = 1},
         {"gated delta group=4 N=8192", bf16, 1, 8, 8192, 4, 128, 128, 1, true},
         {"gated delta d=64 N=8192", bf16, 1, 32, 8192, 1, 64, 64, 1, true},
     };

@@ -28,7 +28,7 @@ struct LinearResult {
 
 // linear_attention of core for tensors on the GPU: Float32, Float16 or BFloat16, sums in Float32. Returns when
 // everything is queued on options.stream. chunkwise: on Hopper, for 16-bit types with at most one gate a head, on
-// tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere on FMA units.
+// tensor cores, where keys must have beta |k|² <= 2, as stable states do (gpu/gated/delta.hpp); elsewhere in Float32.
 // Heads, packed sequences, pools of states, inplace and checkpoint_every are as on the CPU; where heads of q are fewer
 // than those of v and not those of k, the heads of v that share both theirs are computed together, call after call.
 // What lies between two checkpoints, and a packed sequence unless "run" is asked for, has the bits of a call of its
@@ -36,7 +36,7 @@ struct LinearResult {
 // (gpu/gated/registry.hpp). deterministic is "alone" by itself. With "run" packed sequences are cut together
 // (GatedArgs::cut_together). With "prefix" no bit of an output depends on later tokens and gates, N, the batch, the
 // heads or other packed sequences, while all numbers are finite: chunkwise on tensor cores with at most one gate a
-// head, elsewhere on FMA units; recurrent; not parallel. A CUDA graph may capture the call where check_gates is false,
+// head, elsewhere in Float32; recurrent; not parallel. A CUDA graph may capture the call where check_gates is false,
 // and keeps which sequences there are. Throws Error naming the argument, OutOfMemory.
 LinearResult linear_attention(const Tensor& q, const Tensor& k, const Tensor& v, const LinearOptions& = {});
 

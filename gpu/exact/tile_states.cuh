@@ -1,15 +1,13 @@
 // States of the pieces of a sequence on tensor cores, Float32: what causal_tile<..., Order::state> makes on FMA units.
 //
 // A block of four warps owns 64 columns of one head and all its ranks, a warp 64 ranks × 32 columns of Kᵀ diag(w) V.
-// Operands are sums of two TF32 each, x = hi + lo, and a product is lo·hi + hi·lo + hi·hi, at most 1.2e-6 of it wrong
-// (lo·lo, and lo has 2^-21 more than TF32 holds). Tensor cores cut sums off where FMA units round them, so 32 tokens
-// are summed by them and added to the state by FMA units. Within these the state is kept in units of the last token, as
-// in causal_tile.
+// Operands are sums of two TF32 each (gpu/kit/tf32.cuh); 32 tokens are summed by tensor cores and added to the state by
+// FMA units. Within these the state is kept in units of the last token, as in causal_tile.
 #pragma once
 
 #include "gpu/exact/register_tile.cuh"
 #include "gpu/kit/finite.cuh"
-#include "gpu/kit/mma.cuh"
+#include "gpu/kit/tf32.cuh"
 
 namespace causeway::gpu::tile {
 
@@ -21,15 +19,7 @@ struct StatesLayout {
                          floats = weights + tokens;
 };
 
-// x as hi + lo, both read as TF32, hi the nearest. A NaN stays one in lo.
-struct HiLo {
-    uint32_t hi, lo;
-    explicit __device__ __forceinline__ HiLo(float x) {
-        constexpr uint32_t half_step = 1u << 12, kept = ~((1u << 13) - 1);
-        hi = (__float_as_uint(x) + half_step) & kept;
-        lo = __float_as_uint(x - __uint_as_float(hi));
-    }
-};
+using tf32::HiLo;
 
 struct TileStates {
     using L = StatesLayout;

@@ -71,17 +71,20 @@ __device__ __forceinline__ float value(uint32_t raw, Type t) {
     if (t == Type::Float32) return __uint_as_float(raw);
     return t == Type::BFloat16 ? bfloat16_low(raw) : float16_pair(raw).x;
 }
+// Four elements from column i of a row on, aligned to four elements.
+__device__ __forceinline__ RawQuad raw_quad(const void* row, int i, Type t) {
+    if (t == Type::Float32) {
+        const uint4 x = *reinterpret_cast<const uint4*>(static_cast<const float*>(row) + i);
+        return {x.x, x.y, x.z, x.w};
+    }
+    const uint2 x = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(row) + i);
+    return {x.x, x.y, 0, 0};
+}
 // Four elements of a row of `width` from column i on; 0 past its end.
 __device__ __forceinline__ RawQuad raw_quad_within(const void* row, int i, int width, bool quads, Type t) {
     RawQuad raw = {0, 0, 0, 0};
     if (quads) {
-        if (i >= width) return raw;
-        if (t == Type::Float32) {
-            const uint4 f = *reinterpret_cast<const uint4*>(static_cast<const float*>(row) + i);
-            return {f.x, f.y, f.z, f.w};
-        }
-        const uint2 f = *reinterpret_cast<const uint2*>(static_cast<const uint16_t*>(row) + i);
-        return {f.x, f.y, 0, 0};
+        return i < width ? raw_quad(row, i, t) : raw;
     }
     const auto at = [&](int c) { return c < width ? raw_element(row, c, t) : 0u; };
     raw = {at(i), at(i + 1), at(i + 2), at(i + 3)};
@@ -128,6 +131,23 @@ __device__ __forceinline__ void set_quad_within(void* row, int i, int width, boo
     }
 }
 
+// Two elements from column i of a row on, aligned to two elements.
+__device__ __forceinline__ void set_pair(void* row, int i, Type t, float x, float y) {
+    if (t == Type::Float32) {
+        *reinterpret_cast<float2*>(static_cast<float*>(row) + i) = {x, y};
+    } else {
+        uint16_t* at = static_cast<uint16_t*>(row) + i;
+        if (t == Type::BFloat16) *reinterpret_cast<__nv_bfloat162*>(at) = __floats2bfloat162_rn(x, y);
+        else *reinterpret_cast<__half2*>(at) = __floats2half2_rn(x, y);
+    }
+}
+// The same of a row of `width`; pairs: it is aligned to two elements.
+__device__ __forceinline__ void set_pair_within(void* row, int i, int width, bool pairs, Type t, float x, float y) {
+    if (pairs && i + 1 < width) return set_pair(row, i, t, x, y);
+    if (i < width) set_element(row, i, t, x);
+    if (i + 1 < width) set_element(row, i + 1, t, y);
+}
+
 __device__ __forceinline__ char* head_of(const Operand& x, int64_t b, int64_t h) {
     return x.data + b * x.batch + h * x.head;
 }
@@ -165,19 +185,6 @@ __device__ __forceinline__ void stage(void* to, const char* from, int64_t token_
     if (t == Type::Float32)
         stage_elements<rows, pitch, threads, 4>(static_cast<char*>(to), from, token_bytes, n, width, whole);
     else stage_elements<rows, pitch, threads, 2>(static_cast<char*>(to), from, token_bytes, n, width, whole);
-}
-
-// A tile of n elements in shared memory as Float32.
-template <int n, int threads, Type t>
-__device__ __forceinline__ void convert_elements(float* to, const void* from) {
-#pragma unroll 4
-    for (int i = 4 * threadIdx.x; i < n; i += 4 * threads) *reinterpret_cast<float4*>(to + i) = quad(from, i, t);
-}
-template <int n, int threads>
-__device__ __forceinline__ void convert_tile(float* to, const void* from, Type t) {
-    if (t == Type::Float32) convert_elements<n, threads, Type::Float32>(to, from);
-    else if (t == Type::BFloat16) convert_elements<n, threads, Type::BFloat16>(to, from);
-    else convert_elements<n, threads, Type::Float16>(to, from);
 }
 
 // Rows of `width` elements of any type as rows of DK floats in shared memory, n of them and zeros behind. Returns

@@ -1,5 +1,6 @@
-// Exact gradients of the gated and delta-rule family on the GPU: on tensor cores where gated_lightning.hpp,
-// gated_heads.hpp or gated_hopper.hpp takes a call, otherwise on FMA units.
+// Exact gradients of the gated and delta-rule family on the GPU: from operands of 16 bits where gated_lightning.hpp,
+// gated_heads.hpp or gated_hopper.hpp takes a call, otherwise in Float32 (gated_chunks.hpp), from operands as sums of
+// two TF32.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,7 +11,7 @@
 
 namespace causeway::gpu {
 
-// Bytes of device memory that the call needs besides its tensors, which are those of the call already. On FMA units the
+// Bytes of device memory that the call needs besides its tensors, which are those of the call already. In Float32 the
 // tokens are taken in parts of L, as many as have room in 58 MB (at least two chunks), with chunks of C = 32 (16 with a
 // gate per channel or dk > 128). For each head: two states for each chunk of one part, L·(2·dv + (group + 3)·C + 2)
 // Float32, and where there are several parts one state; where dv has no room for the states before parts, one for each
@@ -21,8 +22,9 @@ std::size_t gated_gradient_workspace(const GatedGradArgs& a);
 // parts are kept. Then part by part, last one first: the states before its chunks are computed again; the gradient of
 // the state goes through its chunks backwards and leaves its value after each chunk; from both, all chunks are finished
 // in parallel. Sums in Float32 and in a fixed order, but for some of two numbers: a call gives the same bits again.
-// Gradients of gates are sums without cancellation; gates of -Inf have the gradient 0. On FMA units at most 98380 bytes
-// of shared memory to a block, 192588 with a gate per channel and dk > 128 (where a device has less, an Error).
+// Gradients of gates are sums without cancellation; gates of -Inf have the gradient 0. In Float32 at most 116752 bytes
+// of shared memory to a block, 192588 with a gate per channel and dk > 128; where a device has less, FMA units, with at
+// most 98380 (or an Error).
 // Launches on `stream` and returns; may be captured into a CUDA graph. Throws Error on bad arguments.
 void gated_gradient(const GatedGradArgs& a, cudaStream_t stream);
 

@@ -33,7 +33,7 @@ number of threads: that is deterministic = "prefix", which every mode keeps on t
 call on each packed sequence alone, and what calls on one GPU keep by themselves; "run", the same bits in every run, is
 least, and all that several GPUs keep. There "prefix" is kept on request while all numbers are finite, chunkwise and
 recurrent, not in gradients and on several GPUs: splits of long texts then lie at fixed places on tensor cores, and a
-gate per key channel goes to FMA units, which take longer. With "run" packed sequences are cut on tensor cores, with at
+gate per key channel goes in Float32, which takes longer. With "run" packed sequences are cut on tensor cores, with at
 most one gate a head, as all of them together are thought to take the least time: 0.84 of what they take else in the
 mean, 0.4 to 1.2 of it.
 

@@ -1,6 +1,9 @@
 // From chunk to chunk: the state in registers, and the outputs.
+#include <algorithm>
+
 #include "gpu/base/device.hpp"
-#include "gpu/gated/chunks/sweep.cuh"
+#include "gpu/gated/chunks/careful.cuh"
+#include "gpu/gated/chunks/tile.cuh"
 #include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu::gated {
@@ -10,216 +13,171 @@ namespace {
 template <int DK, int C, Gates gates>
 struct SweepShared {
     static constexpr int per_channel = gates == Gates::channel ? 1 : 0;
-    float4 rows[2][C * DK / 4];                                        // a tile of k or q as it is in memory
-    float4 log_gates[2][per_channel * C * DK / 4 + 1 - per_channel];   // with a gate per channel, of the keys' tile
-    float lower[2][C * (C + 4)];                                       // the inverse or A
-    float K[C * DK], Q[C * DK];                                        // k, or e ⊙ k; q, or e ⊙ q
-    float U[sweep_threads / 32][C * 8], W[sweep_threads / 32][C * 8];  // rows of a warp's columns
-    float e[per_channel * C * DK + 1 - per_channel],
-        weighted_k[per_channel * C * DK + 1 - per_channel];  // with a gate per channel: e, w ⊙ k
+    float lower[2][C * (C + 4)];       // the inverse or A
+    float K[2][C * DK], Q[2][C * DK];  // by chunk % 2, by slot: k, or e ⊙ k; q, or e ⊙ q
+    ChannelTiles<DK, per_channel * C> channel;
+    TokenTiles<C> partial[2][channel_groups];  // of the halves: products with a state, by channels
+    TokenTiles<C> W[2], U[2], weighted_U[2];   // V - (e ⊙ K) S; U; w ⊙ U with a gate per head, else U
 };
 
-// Blocks that a multiprocessor is to hold: as many as its shared memory has room for, but two at 256 rows, whose states
-// take most of the registers. Without being told, ptxas counts for more than there is room for and leaves out registers
-// that the products need (6 % of the time at 128 rows without gates). At 64 rows there is room for four, whose
-// registers do not quite suffice. Where the whole grid fits in with three to a multiprocessor, `few`, three take 13 %
-// less time than before the careful walk came; elsewhere a second wave makes it 21 % more, and four take 9 % more.
-template <int DK, int C>
-constexpr int blocks_held(bool few) {
-    return DK == 64 ? (few ? 3 : 4) : DK == 128 && C == 16 ? 3 : 2;
-}
+// What a lane has of its tile of tokens (TilePlace): values on their way, β, e and w.
+struct OwnTokens {
+    uint32_t v[4];
+    float beta[2], e[2] = {1.0f, 1.0f}, w[2] = {1.0f, 1.0f};
 
-// A thread's values and βs of a chunk, on their way while the state is read.
-template <int C>
-struct Values {
-    RawQuad v[C / 16];
-    float beta[C / 16];
-
-    __device__ __forceinline__ void load(const Call& call, SweepPlace at, int64_t start, int n) {
-        const char* V = head_of(call.v, at.b, at.h) + start * call.v.token;
+    template <int C, Gates gates, class Place>
+    __device__ __forceinline__ void load(const Part& p, const Place& at, int chunk, int64_t start, int n) {
+        const Call& call = p.call;
+        at.load(v, call.v, at.h, start, n, call);
+        const float* head_gates = p.scores + (at.bh * p.chunks + chunk + 1) * p.floats - 2 * C;
 #pragma unroll
-        for (int i = 0; i < C / 16; ++i) {
-            const int t = i * 16 + at.rg;
-            v[i] = t < n ? raw_quad_within(V + t * call.v.token, at.column, call.dv, call.v.quads, call.type)
-                         : RawQuad{0, 0, 0, 0};
+        for (int i = 0; i < 2; ++i) {
+            const int t = at.token(i);
             beta[i] = call.beta && t < n ? call.beta[at.bh * call.N + start + t] : 0.0f;
+            if constexpr (gates == Gates::head) e[i] = head_gates[t], w[i] = head_gates[C + t];
         }
     }
 };
 
-// x = (e ⊙ X) S + A U for a tile of queries, or T (V - (e ⊙ K) S) for keys, T the inverse: `lower`. W: C rows of 8
-// floats of this warp. careful: add_seen() instead of add_lower().
-template <int DK, int C, Gates gates, bool careful>
-__device__ __forceinline__ void read_state(float4 (&x)[C / 16], const float (&S)[DK / 16][4], const float* X, float* W,
-                                           const float* U, const float* lower, const float (&e)[C / 16],
-                                           const Values<C>& values, bool keys, SweepPlace at, Type type) {
-    constexpr int blocks = C / 16;
-#pragma unroll 1
-    for (int i = 0; i < blocks; ++i)
-        *reinterpret_cast<float4*>(W + at.mine(i)) = times_state<DK>(X + i * 16 * DK, S, at.rg);
-#pragma unroll
-    for (int i = 0; i < blocks; ++i) {
-        x[i] = *reinterpret_cast<const float4*>(W + at.mine(i));
-        if constexpr (gates == Gates::head) x[i] = {x[i].x * e[i], x[i].y * e[i], x[i].z * e[i], x[i].w * e[i]};
-        if (!keys) continue;
-        const float4 f = value(values.v[i], type);
-        *reinterpret_cast<float4*>(W + at.mine(i)) = {f.x - x[i].x, f.y - x[i].y, f.z - x[i].z, f.w - x[i].w};
-        x[i] = {0, 0, 0, 0};
-    }
-    __syncwarp();
-    if constexpr (careful) add_seen<C>(x, lower, keys ? W : U, at.rg, at.cg);
-    else add_lower<C>(x, lower, keys ? W : U, at.rg, at.cg);
-}
-
-// What the tokens write, U = V or diag(β) Y with Y = x, for the products with it; Y to memory where it is wanted.
-template <int C, bool record>
-__device__ __forceinline__ void write_values(float* U, float4 (&x)[C / 16], const Values<C>& values, const Part& p,
-                                             SweepPlace at, int chunk) {
-    const Call& call = p.call;
-    const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
-    __syncwarp();
-#pragma unroll
-    for (int i = 0; i < C / 16; ++i) {
-        if (!delta) x[i] = value(values.v[i], call.type);
-        if (record && delta && p.Y) {
-            const int64_t t = (at.bh * p.chunks + chunk) * C + i * 16 + at.rg;
-            set_quad_within(p.Y + t * call.dv, at.column, call.dv, state_quads, Type::Float32, x[i]);
-        }
-        if (delta) x[i] = times(values.beta[i], x[i]);
-        *reinterpret_cast<float4*>(U + at.mine(i)) = x[i];
-    }
-    __syncwarp();
-}
-
-// scale · x to the rows of head `query` of those that share the keys.
-template <int C>
-__device__ __forceinline__ void write_outputs(const float4 (&x)[C / 16], const Call& call, SweepPlace at, int query,
-                                              int64_t start, int n) {
-    char* O = head_of(call.o, at.b, at.h * call.group + query) + start * call.o.token;
-#pragma unroll
-    for (int i = 0; i < C / 16; ++i) {
-        const int t = i * 16 + at.rg;
-        if (t < n)
-            set_quad_within(O + t * call.o.token, at.column, call.dv, call.o.quads, call.type, times(call.scale, x[i]));
-    }
-}
-
-// S ← e_last ⊙ S + (w ⊙ K)ᵀ U. U is changed where there is a gate per head.
-template <int DK, int C, Gates gates>
-__device__ __forceinline__ void advance_state(float (&S)[DK / 16][4], SweepShared<DK, C, gates>& s, float* U,
-                                              const float (&w)[C / 16], float last, SweepPlace at) {
-    if constexpr (gates == Gates::head) {
-        __syncwarp();
-#pragma unroll
-        for (int i = 0; i < C / 16; ++i) {
-            float4& u = *reinterpret_cast<float4*>(U + at.mine(i));
-            u = {u.x * w[i], u.y * w[i], u.z * w[i], u.w * w[i]};
-        }
-        __syncwarp();
-    }
-    decay_state<DK, C, gates>(S, last, s.e, at.rg);
-    add_outer<DK, C>(S, gates == Gates::channel ? s.weighted_k : s.K, U, at.rg, at.cg);
-}
-
-// One block: 32 columns of one batch-head, 8 to a warp. Its work is a sequence of items: the keys of a chunk, the
-// queries of its heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is
-// worked on. record: states and Y are wanted, and no outputs.
+// One block: 32 columns of one batch-head (tile.cuh). Its work is a sequence of items: the keys of a chunk, the queries
+// of its heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is worked on.
+// record: states and Y are wanted, and no outputs.
 //
-// A value that is not finite stays in the state for good, so a finite last state tells that none has come by. Where one
-// has, all is done once more, carefully: without products with what a row does not see (gpu/kit/finite.cuh). A vote in
-// every chunk took 1.5 to 3 % more time, and as much a second launch.
+//   Y = T (V - (e ⊙ K) S), T the inverse, and U = diag(β) Y; without the delta rule U = V
+//   O = scale · ((e ⊙ Q) S + A U);  S ← e_last ⊙ S + (w ⊙ K)ᵀ U
+//
+// A value that is not finite stays in the state for good, so a finite last state, and finite outputs, tell that none
+// has come by. Where one has, all is done once more, carefully.
 template <int DK, int C, Gates gates, bool record>
-__device__ __noinline__ void walk_carefully(const Part& p);
-
-template <int DK, int C, Gates gates, bool record, bool careful>
-__device__ __forceinline__ void walk(const Part& p) {
+__global__ __launch_bounds__(sweep_threads, sweep_blocks<DK>) void gated_sweep(const __grid_constant__ Part p) {
     extern __shared__ __align__(16) unsigned char shared[];
     auto& s = *reinterpret_cast<SweepShared<DK, C, gates>*>(shared);
-    constexpr int blocks = C / 16, R = DK / 16;
     const Call& call = p.call;
-    const SweepPlace at(call);
-    const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
+    const TilePlace at(call);
+    const bool delta = call.beta != nullptr, has_tokens = at.group < C / 8;
     const int items = record ? 1 : 1 + call.group;
-    float *U = s.U[at.warp], *W = s.W[at.warp];
+    TokenTiles<C>&W = s.W[at.half], &U = s.U[at.half], &weighted_U = s.weighted_U[at.half];
 
-    float S[R][4];
-    load_state<DK>(S, p.state_in ? p.state_in + at.bh * p.state_in_step : nullptr, call.dk, call.dv, at.rg, at.column,
-                   state_quads);
+    StateTile<DK> S;
+    S.load(p.state_in ? p.state_in + at.bh * p.state_in_step : nullptr, call, at);
+    ArrivingRows<DK, C> arriving;
     const auto start_copies = [&](int chunk, int item, int slot) {
-        stage_item<DK, C, gates>(s.rows[slot], s.log_gates[slot], p, at, chunk, item);
+        if constexpr (gates == Gates::channel) s.channel.start(p, at, chunk, item, slot);
+        else arriving.start(rows_of<C>(p, at, chunk, item), operand_of(call, item), tokens_of<C>(p, chunk), call);
         const int matrix = item == 0 ? (delta ? 0 : -1) : p.matrices + item - 1;
-        if (matrix >= 0) stage_lower<C>(s.lower[slot], p, at.bh, chunk, matrix);
+        if (matrix >= 0) stage_lower<C, sweep_threads>(s.lower[slot], p, at.bh, chunk, matrix);
+    };
+    // What the copies bring, to where the item finds it.
+    const auto put = [&](int chunk, int item, int slot) {
+        float* X = item == 0 ? s.K[chunk % 2] : s.Q[slot];
+        if constexpr (gates == Gates::channel) s.channel.put(X, item, slot, call.type);
+        else arriving.put(X, call.type);
     };
 
-    float e[blocks], w[blocks], last = 1.0f;
+    OwnTokens own;
+    bool finite = true;
     int slot = 0;
     start_copies(0, 0, 0);
+    if constexpr (gates != Gates::channel) put(0, 0, 0);
     for (int chunk = 0; chunk < p.chunks; ++chunk) {
         const int n = tokens_of<C>(p, chunk);
         const int64_t start = p.first + int64_t{chunk} * C;
-        if (record && p.states) {
-            float* to = p.states + (at.bh * p.chunks + chunk) * call.dk * call.dv;
-            store_state<DK>(to, S, call.dk, call.dv, at.rg, at.column, state_quads);
-        }
+        if (record && p.states) S.store(p.states + (at.bh * p.chunks + chunk) * call.dk * call.dv, call, at);
         for (int item = 0; item < items; ++item, slot ^= 1) {
             cp_async_wait_all();
             __syncthreads();
-            if (item + 1 < items) start_copies(chunk, item + 1, slot ^ 1);
-            else if (chunk + 1 < p.chunks) start_copies(chunk + 1, 0, slot ^ 1);
-            float* X = item == 0 ? s.K : s.Q;
-            convert_item<DK, C, gates>(X, s.e, s.weighted_k, s.rows[slot], s.log_gates[slot], item == 0, call.type);
-            __syncthreads();
-
-            Values<C> values;
-            if (item == 0) {
-                values.load(call, at, start, n);
-                if constexpr (gates == Gates::head) head_gates<C>(e, w, last, p, at.bh, chunk, at.rg);
+            const bool more = item + 1 < items || chunk + 1 < p.chunks;
+            const int next_item = item + 1 < items ? item + 1 : 0, next_chunk = chunk + (next_item == 0);
+            if (more) start_copies(next_chunk, next_item, slot ^ 1);
+            if (item == 0 && has_tokens) own.load<C, gates>(p, at, chunk, start, n);
+            if constexpr (gates == Gates::channel) {
+                put(chunk, item, slot);
+                __syncthreads();
             }
-            float4 x[blocks];
-            if (item > 0 || delta)
-                read_state<DK, C, gates, careful>(x, S, X, W, U, s.lower[slot], e, values, item == 0, at, call.type);
-            if (item == 0) write_values<C, record>(U, x, values, p, at, chunk);
-            else write_outputs<C>(x, call, at, item - 1, start, n);
-            if (item + 1 == items) advance_state(S, s, U, w, last, at);
+            const float* X = item == 0 ? s.K[chunk % 2] : s.Q[slot];
+
+            float x[4];
+            if (item > 0 || delta) {
+                S.template times<C>(s.partial[at.half][at.group], X, at);
+                at.meet();
+                if (has_tokens) {
+                    sum_groups<C>(x, s.partial[at.half], at);
+                    scale_tokens(x, own.e);
+                }
+            }
+            if (item > 0) {
+                if (has_tokens) {
+                    add_lower<C>(x, s.lower[slot], U, at);
+                    finite = finite && are_finite(x);
+#pragma unroll
+                    for (float& f : x) f *= call.scale;
+                    at.store(x, call.o, at.h * call.group + item - 1, start, n, call);
+                }
+            } else {
+                if (has_tokens) {
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) x[i] = value(own.v[i], call.type) - (delta ? x[i] : 0.0f);
+                }
+                if (delta) {
+                    if (has_tokens) W[at.group][at.lane] = quad_of(x);
+                    at.meet();
+                    if (has_tokens) {
+#pragma unroll
+                        for (float& f : x) f = 0.0f;
+                        add_lower<C>(x, s.lower[slot], W, at);
+                        if (record && p.Y) at.store<C>(x, p.Y + (at.bh * p.chunks + chunk) * C * call.dv, call);
+                        scale_tokens(x, own.beta);
+                    }
+                }
+                if (has_tokens) {
+                    U[at.group][at.lane] = quad_of(x);
+                    scale_tokens(x, own.w);
+                    weighted_U[at.group][at.lane] = quad_of(x);
+                }
+            }
+            if (item + 1 == items) {
+                at.meet();
+                S.template decay<C, gates>(gates == Gates::head ? last_gate<C>(p, at.bh, chunk) : 1.0f, s.channel.e,
+                                           at);
+                S.template add_outer<C>(weighted_U, gates == Gates::channel ? s.channel.weighted_k : s.K[chunk % 2],
+                                        at);
+            }
+            if constexpr (gates != Gates::channel) {
+                if (more) put(next_chunk, next_item, slot ^ 1);
+            }
         }
     }
-    if constexpr (!careful)
-        if (!is_state_finite(S)) return walk_carefully<DK, C, gates, record>(p);
-    if (p.state_out)
-        store_state<DK>(p.state_out + at.bh * p.state_out_step, S, call.dk, call.dv, at.rg, at.column, state_quads);
+    if (!__syncthreads_and(finite && S.is_finite())) {
+        if (threadIdx.x < careful_threads) walk_carefully<DK, C, gates, record>(p);
+        return;
+    }
+    if (p.state_out) S.store(p.state_out + at.bh * p.state_out_step, call, at);
+}
+
+// Where a block has less shared memory than that.
+template <int DK, int C, Gates gates, bool record>
+__global__ __launch_bounds__(careful_threads) void gated_sweep_on_fma(const __grid_constant__ Part p) {
+    walk_carefully<DK, C, gates, record>(p);
 }
 
 template <int DK, int C, Gates gates, bool record>
-__device__ __noinline__ void walk_carefully(const Part& p) {
-    walk<DK, C, gates, record, true>(p);
-}
-
-template <int DK, int C, Gates gates, bool record, bool few>
-__global__ __launch_bounds__(sweep_threads, blocks_held<DK, C>(few)) void gated_sweep(const __grid_constant__ Part p) {
-    walk<DK, C, gates, record, false>(p);
-}
-
-template <int DK, int C, Gates gates>
 void sweep(const Part& p, cudaStream_t stream) {
     const int64_t wide = (p.call.dv + sweep_columns - 1) / sweep_columns;
-    const int64_t blocks = p.call.all_heads * wide;
-    const auto run = [&](auto kernel) {
-        launch(kernel, "launching gated_sweep", dim3(static_cast<unsigned>(blocks)), sweep_threads,
-               sizeof(SweepShared<DK, C, gates>), 1, false, stream, p);
-    };
-    const bool record = p.states || p.call.group == 0;
-    if constexpr (blocks_held<DK, C>(true) != blocks_held<DK, C>(false)) {
-        if (blocks <= int64_t{blocks_held<DK, C>(true)} * device().multiprocessors)
-            return record ? run(gated_sweep<DK, C, gates, true, true>) : run(gated_sweep<DK, C, gates, false, true>);
-    }
-    if (record) run(gated_sweep<DK, C, gates, true, false>);
-    else run(gated_sweep<DK, C, gates, false, false>);
+    constexpr std::size_t careful = sizeof(CarefulShared<DK, C, gates>),
+                          bytes = std::max(sizeof(SweepShared<DK, C, gates>), careful);
+    const bool fits = bytes <= device().shared;
+    launch(fits ? gated_sweep<DK, C, gates, record> : gated_sweep_on_fma<DK, C, gates, record>, "launching gated_sweep",
+           dim3(static_cast<unsigned>(p.call.all_heads * wide)), fits ? sweep_threads : careful_threads,
+           fits ? bytes : careful, 1, false, stream, p);
 }
 
 }  // namespace
 
 void launch_sweep(const Part& p, cudaStream_t stream) {
-    with_sizes(p.call, [&]<int DK, int C, Gates gates>() { sweep<DK, C, gates>(p, stream); });
+    const bool record = p.states || p.call.group == 0;
+    with_sizes(p.call, [&]<int DK, int C, Gates gates>() {
+        record ? sweep<DK, C, gates, true>(p, stream) : sweep<DK, C, gates, false>(p, stream);
+    });
 }
 
 }  // namespace causeway::gpu::gated

@@ -1,6 +1,9 @@
 // The gradient of the state, chunk after chunk, the last one first. The letters are those of README.md.
-#include "gpu/gated/chunks/sweep.cuh"
-#include "gpu/gradient/gated_chunks.hpp"
+#include <algorithm>
+
+#include "gpu/base/device.hpp"
+#include "gpu/gated/chunks/tile.cuh"
+#include "gpu/gradient/gated_chunks/careful_sweep.cuh"
 #include "gpu/kit/launch.hpp"
 
 namespace causeway::gpu::gradient {
@@ -9,219 +12,169 @@ using namespace gated;
 
 namespace {
 
-// out += Lᵀ rows, as add_lower does with L: a lane gets the rows rg and, where C = 32, rg + 16, in its four columns.
-template <int C, int block>
-__device__ __forceinline__ void add_upper_block(float4 (&out)[C / 16], const float* L, const float* rows, int rg,
-                                                int cg) {
-#pragma unroll 4
-    for (int t = block * 16; t < block * 16 + 16; ++t) {
-        const float4 y = *reinterpret_cast<const float4*>(rows + t * 8 + cg * 4);
-#pragma unroll
-        for (int b = 0; b <= block; ++b) {
-            const float f = L[t * (C + 4) + b * 16 + rg];
-            out[b].x = fmaf(f, y.x, out[b].x), out[b].y = fmaf(f, y.y, out[b].y);
-            out[b].z = fmaf(f, y.z, out[b].z), out[b].w = fmaf(f, y.w, out[b].w);
-        }
-    }
-}
-template <int C>
-__device__ __forceinline__ void add_upper(float4 (&out)[C / 16], const float* L, const float* rows, int rg, int cg) {
-    add_upper_block<C, 0>(out, L, rows, rg, cg);
-    if constexpr (C > 16) add_upper_block<C, 1>(out, L, rows, rg, cg);
-}
-
-// Blocks that a multiprocessor is to hold. Without being told, ptxas counts for one more with a gate per channel and
-// leaves out registers that the products need (0.5 to 0.7 % of the whole gradient's time).
-template <int DK, int C>
-constexpr int backward_sweep_blocks = DK == 64 ? 3 : 2;
-
 template <int DK, int C, Gates gates>
 struct BackwardShared {
     static constexpr int per_channel = gates == Gates::channel ? 1 : 0;
-    float4 rows[2][C * DK / 4];                                       // tiles of k or q as they are in memory
-    float4 log_gates[2][per_channel * C * DK / 4 + 1 - per_channel];  // with a gate per channel, of the keys' tile
-    float A[2][C * (C + 4)], inverse[2][C * (C + 4)];  // by copy slot; by chunk % 2: (I + diag(β) M)⁻¹
-    float K[C * DK], Q[C * DK];                        // k, or e ⊙ k; q, or e ⊙ q
-    float scratch[sweep_threads / 32][C * 8];          // rows that the lanes of a warp exchange
-    float e[per_channel * C * DK + 1 - per_channel], weighted_k[per_channel * C * DK + 1 - per_channel];  // e, w ⊙ k
+    float A[2][C * (C + 4)], inverse[2][C * (C + 4)];  // by slot; by chunk % 2: (I + diag(β) M)⁻¹
+    float K[2][C * DK], Q[2][C * DK];                  // by chunk % 2, by slot: k, or e ⊙ k; q, or e ⊙ q
+    ChannelTiles<DK, per_channel * C> channel;
+    TokenTiles<C> partial[2][channel_groups];        // of the halves: products with a state, by channels
+    TokenTiles<C> D[2], decayed_D[2], dU[2], dV[2];  // decayed: e ⊙ D with a gate per head, else D; dV: -e ⊙ dV
 };
 
-// dU = (w ⊙ K) E, E the gradient of the state after the chunk; then E ← e_last ⊙ E. scratch: C rows of 8 floats of this
-// warp.
-template <int DK, int C, Gates gates>
-__device__ __forceinline__ void meet_keys(float4 (&dU)[C / 16], float (&E)[DK / 16][4], BackwardShared<DK, C, gates>& s,
-                                          float* scratch, const float (&w)[C / 16], float last, SweepPlace at) {
-#pragma unroll 1
-    for (int i = 0; i < C / 16; ++i) {
-        *reinterpret_cast<float4*>(scratch + at.mine(i)) =
-            times_state<DK>((gates == Gates::channel ? s.weighted_k : s.K) + i * 16 * DK, E, at.rg);
-    }
-#pragma unroll
-    for (int i = 0; i < C / 16; ++i) dU[i] = times(w[i], *reinterpret_cast<const float4*>(scratch + at.mine(i)));
-    __syncwarp();
-    decay_state<DK, C, gates>(E, last, s.e, at.rg);
-}
+// What a lane has of its tile of tokens (TilePlace): β, e, w, and dU as it grows.
+struct OwnGradients {
+    float beta[2], e[2] = {1.0f, 1.0f}, w[2] = {1.0f, 1.0f}, dU[4];
 
-// D = scale · dO of one head of queries: dU += Aᵀ D, E += (e ⊙ Q)ᵀ D. scratch: C rows of 8 floats of this warp.
-template <int DK, int C, Gates gates, bool careful>
-__device__ __forceinline__ void meet_outputs(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const float4 (&D)[C / 16],
-                                             const float* A, const float* Q, float* scratch, const float (&e)[C / 16],
-                                             SweepPlace at) {
+    template <int C, Gates gates, class Place>
+    __device__ __forceinline__ void load(const Part& p, const Place& at, int chunk, int64_t start, int n) {
+        const Call& call = p.call;
+        const float* head_gates = p.scores + (at.bh * p.chunks + chunk + 1) * p.floats - 2 * C;
 #pragma unroll
-    for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(scratch + at.mine(i)) = D[i];
-    __syncwarp();
-    if constexpr (careful) add_seen<C, true>(dU, A, scratch, at.rg, at.cg);
-    else add_upper<C>(dU, A, scratch, at.rg, at.cg);
-    __syncwarp();
-    if constexpr (gates == Gates::head) {
-#pragma unroll
-        for (int i = 0; i < C / 16; ++i) *reinterpret_cast<float4*>(scratch + at.mine(i)) = times(e[i], D[i]);
-        __syncwarp();
-    }
-    add_outer<DK, C>(E, Q, scratch, at.rg, at.cg);
-    __syncwarp();
-}
-
-// dV = dU, or with the delta rule dY = (I + diag(β) M)⁻ᵀ dU, dV = diag(β) dY, both to memory, and E -= (e ⊙ K)ᵀ dV.
-template <int DK, int C, bool careful>
-__device__ __forceinline__ void write_values(float4 (&dU)[C / 16], float (&E)[DK / 16][4], const BackwardPart& x,
-                                             const float* inverse, const float* K, float* scratch,
-                                             const float (&e)[C / 16], SweepPlace at, int chunk, int64_t start, int n) {
-    const Call& call = x.part.call;
-    const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
-    float4 dV[C / 16];
-    if (delta) {
-#pragma unroll
-        for (int i = 0; i < C / 16; ++i) {
-            *reinterpret_cast<float4*>(scratch + at.mine(i)) = dU[i];
-            dU[i] = {0, 0, 0, 0};
+        for (int i = 0; i < 2; ++i) {
+            const int t = at.token(i);
+            beta[i] = call.beta && t < n ? call.beta[at.bh * call.N + start + t] : 0.0f;
+            if constexpr (gates == Gates::head) e[i] = head_gates[t], w[i] = head_gates[C + t];
         }
-        __syncwarp();
-        if constexpr (careful) add_seen<C, true>(dU, inverse, scratch, at.rg, at.cg);
-        else add_upper<C>(dU, inverse, scratch, at.rg, at.cg);
-        __syncwarp();
     }
-#pragma unroll
-    for (int i = 0; i < C / 16; ++i) {
-        const int t = i * 16 + at.rg;
-        if (delta) {
-            set_quad_within(x.dY + ((at.bh * x.part.chunks + chunk) * C + t) * call.dv, at.column, call.dv, state_quads,
-                            Type::Float32, dU[i]);
-            dV[i] = times(t < n ? call.beta[at.bh * call.N + start + t] : 0.0f, dU[i]);
-            *reinterpret_cast<float4*>(scratch + at.mine(i)) = times(-e[i], dV[i]);
-        } else {
-            dV[i] = dU[i];
-        }
-        char* to = head_of(x.dv, at.b, at.h) + (start + t) * x.dv.token;
-        if (t < n) set_quad_within(to, at.column, call.dv, x.dv.quads, call.type, dV[i]);
-    }
-    if (delta) {
-        __syncwarp();
-        add_outer<DK, C>(E, K, scratch, at.rg, at.cg);
-        __syncwarp();
-    }
-}
+};
 
-// One block: 32 columns of one batch-head, 8 to a warp. E, the gradient of the state after a chunk, stays in registers.
-// The work is a sequence of items, as in gated_sweep but backwards: the keys of the last chunk, its queries, head after
-// head, then the keys of the chunk before it ... The tile of the next item is copied while one is worked on. The sums
-// are over the heads of queries:
+// One block: 32 columns of one batch-head (gpu/gated/chunks/tile.cuh). E, the gradient of the state after a chunk,
+// stays in registers. The work is a sequence of items, as in gated_sweep but backwards: the keys of the last chunk, its
+// queries, head after head, then the keys of the chunk before it ... The tile of the next item is copied while one is
+// worked on. The sums are over the heads of queries:
 //   dU = Kw E + Σ Aᵀ D,  dY = (I + diag(β) M)⁻ᵀ dU,  dV = diag(β) dY;  E ← e_last ⊙ E + Σ Qeᵀ D - Keᵀ dV
 //
-// Where the last E is not finite, all is done once more, carefully, as in gated_sweep.
+// Where the last E or a dV is not finite, all is done once more, carefully, as in gated_sweep.
 template <int DK, int C, Gates gates>
-__device__ __noinline__ void walk_back_carefully(const BackwardPart& x);
-
-template <int DK, int C, Gates gates, bool careful>
-__device__ __forceinline__ void walk_back(const BackwardPart& x) {
+__global__ __launch_bounds__(sweep_threads,
+                             sweep_blocks<DK>) void gated_backward_sweep(const __grid_constant__ BackwardPart x) {
     extern __shared__ __align__(16) unsigned char shared[];
     auto& s = *reinterpret_cast<BackwardShared<DK, C, gates>*>(shared);
-    constexpr int blocks = C / 16, R = DK / 16;
     const Part& p = x.part;
     const Call& call = p.call;
-    const SweepPlace at(call);
-    const bool delta = call.beta != nullptr, state_quads = call.dv % 4 == 0;
+    const TilePlace at(call);
+    const bool delta = call.beta != nullptr, has_tokens = at.group < C / 8;
     const int items = 1 + call.group;
-    float* scratch = s.scratch[at.warp];
 
-    float E[R][4];
-    load_state<DK>(E, x.dstate_in ? x.dstate_in + at.bh * call.dk * call.dv : nullptr, call.dk, call.dv, at.rg,
-                   at.column, state_quads);
+    StateTile<DK> E;
+    E.load(x.dstate_in ? x.dstate_in + at.bh * call.dk * call.dv : nullptr, call, at);
+    ArrivingRows<DK, C> arriving;
     const auto start_copies = [&](int chunk, int item, int slot) {
-        stage_item<DK, C, gates>(s.rows[slot], s.log_gates[slot], p, at, chunk, item);
-        if (item > 0) stage_lower<C>(s.A[slot], p, at.bh, chunk, p.matrices + item - 1);
-        else if (delta) stage_lower<C>(s.inverse[chunk % 2], p, at.bh, chunk, 1);
+        if constexpr (gates == Gates::channel) s.channel.start(p, at, chunk, item, slot);
+        else arriving.start(rows_of<C>(p, at, chunk, item), operand_of(call, item), tokens_of<C>(p, chunk), call);
+        if (item > 0) stage_lower<C, sweep_threads>(s.A[slot], p, at.bh, chunk, p.matrices + item - 1);
+        else if (delta) stage_lower<C, sweep_threads>(s.inverse[chunk % 2], p, at.bh, chunk, 1);
+    };
+    // What the copies bring, to where the item finds it.
+    const auto put = [&](int chunk, int item, int slot) {
+        float* X = item == 0 ? s.K[chunk % 2] : s.Q[slot];
+        if constexpr (gates == Gates::channel) s.channel.put(X, item, slot, call.type);
+        else arriving.put(X, call.type);
     };
 
+    OwnGradients own;
+    bool finite = true;
     int slot = 0;
     start_copies(p.chunks - 1, 0, 0);
+    if constexpr (gates != Gates::channel) put(p.chunks - 1, 0, 0);
     for (int chunk = p.chunks - 1; chunk >= 0; --chunk) {
         const int n = tokens_of<C>(p, chunk);
         const int64_t start = p.first + int64_t{chunk} * C;
-        store_state<DK>(x.after + (at.bh * p.chunks + chunk) * call.dk * call.dv, E, call.dk, call.dv, at.rg, at.column,
-                        state_quads);
-        float4 dU[blocks];
-        float e[blocks], last = 1.0f;
+        E.store(x.after + (at.bh * p.chunks + chunk) * call.dk * call.dv, call, at);
         for (int item = 0; item < items; ++item, slot ^= 1) {
             cp_async_wait_all();
             __syncthreads();
-            if (item + 1 < items) start_copies(chunk, item + 1, slot ^ 1);
-            else if (chunk > 0) start_copies(chunk - 1, 0, slot ^ 1);
+            const bool more = item + 1 < items || chunk > 0;
+            const int next_item = item + 1 < items ? item + 1 : 0, next_chunk = chunk - (next_item == 0);
+            if (more) start_copies(next_chunk, next_item, slot ^ 1);
+            uint32_t upstream[4];
+            if (has_tokens) {
+                if (item == 0) own.template load<C, gates>(p, at, chunk, start, n);
+                else at.load(upstream, x.dO, at.h * call.group + item - 1, start, n, call);
+            }
+            if constexpr (gates == Gates::channel) {
+                put(chunk, item, slot);
+                __syncthreads();
+            }
+            const float* K = s.K[chunk % 2];
 
-            RawQuad arriving[blocks];
-            if (item > 0) {
-                const char* dO = head_of(x.dO, at.b, at.h * call.group + item - 1) + start * x.dO.token;
+            if (item == 0) {  // dU = Kw E, E ← e_last ⊙ E
+                E.template times<C>(s.partial[at.half][at.group], gates == Gates::channel ? s.channel.weighted_k : K,
+                                    at);
+                E.template decay<C, gates>(gates == Gates::head ? last_gate<C>(p, at.bh, chunk) : 1.0f, s.channel.e,
+                                           at);
+                at.meet();
+                if (has_tokens) {
+                    sum_groups<C>(own.dU, s.partial[at.half], at);
+                    scale_tokens(own.dU, own.w);
+                }
+            } else {  // dU += Aᵀ D, E += Qeᵀ D
+                if (has_tokens) {
+                    float D[4];
 #pragma unroll
-                for (int i = 0; i < blocks; ++i) {
-                    const int t = i * 16 + at.rg;
-                    arriving[i] = t < n
-                                      ? raw_quad_within(dO + t * x.dO.token, at.column, call.dv, x.dO.quads, call.type)
-                                      : RawQuad{0, 0, 0, 0};
+                    for (int i = 0; i < 4; ++i) D[i] = call.scale * value(upstream[i], call.type);
+                    s.D[at.half][at.group][at.lane] = quad_of(D);
+                    scale_tokens(D, own.e);
+                    s.decayed_D[at.half][at.group][at.lane] = quad_of(D);
+                }
+                at.meet();
+                if (has_tokens) add_lower<C, true>(own.dU, s.A[slot], s.D[at.half], at);
+                E.template add_outer<C>(s.decayed_D[at.half], s.Q[slot], at);
+            }
+            if (item + 1 == items) {  // dV; E -= Keᵀ dV
+                if (delta) {
+                    if (has_tokens) s.dU[at.half][at.group][at.lane] = quad_of(own.dU);
+                    at.meet();
+                }
+                if (has_tokens) {
+                    float dV[4] = {own.dU[0], own.dU[1], own.dU[2], own.dU[3]};
+                    if (delta) {
+#pragma unroll
+                        for (float& f : dV) f = 0.0f;
+                        add_lower<C, true>(dV, s.inverse[chunk % 2], s.dU[at.half], at);
+                        at.store<C>(dV, x.dY + (at.bh * p.chunks + chunk) * C * call.dv, call);
+                        scale_tokens(dV, own.beta);
+                    }
+                    finite = finite && are_finite(dV);
+                    at.store(dV, x.dv, at.h, start, n, call);
+                    if (delta) {
+                        scale_tokens(dV, own.e);
+                        s.dV[at.half][at.group][at.lane] = {-dV[0], -dV[1], -dV[2], -dV[3]};
+                    }
+                }
+                if (delta) {
+                    at.meet();
+                    E.template add_outer<C>(s.dV[at.half], K, at);
                 }
             }
-            float* tile = item == 0 ? s.K : s.Q;
-            convert_item<DK, C, gates>(tile, s.e, s.weighted_k, s.rows[slot], s.log_gates[slot], item == 0, call.type);
-            __syncthreads();
-
-            if (item == 0) {
-                float w[blocks];
-#pragma unroll
-                for (int i = 0; i < blocks; ++i) e[i] = w[i] = 1.0f;
-                if constexpr (gates == Gates::head) head_gates<C>(e, w, last, p, at.bh, chunk, at.rg);
-                meet_keys(dU, E, s, scratch, w, last, at);
-                continue;
+            if constexpr (gates != Gates::channel) {
+                if (more) put(next_chunk, next_item, slot ^ 1);
             }
-            float4 D[blocks];
-#pragma unroll
-            for (int i = 0; i < blocks; ++i) D[i] = times(call.scale, value(arriving[i], call.type));
-            meet_outputs<DK, C, gates, careful>(dU, E, D, s.A[slot], s.Q, scratch, e, at);
-            if (item + 1 == items)
-                write_values<DK, C, careful>(dU, E, x, s.inverse[chunk % 2], s.K, scratch, e, at, chunk, start, n);
         }
     }
-    if constexpr (!careful)
-        if (!is_state_finite(E)) return walk_back_carefully<DK, C, gates>(x);
-    if (x.dstate_out)
-        store_state<DK>(x.dstate_out + at.bh * call.dk * call.dv, E, call.dk, call.dv, at.rg, at.column, state_quads);
+    if (!__syncthreads_and(finite && E.is_finite())) {
+        if (threadIdx.x < careful_threads) walk_back_carefully<DK, C, gates>(x);
+        return;
+    }
+    if (x.dstate_out) E.store(x.dstate_out + at.bh * call.dk * call.dv, call, at);
 }
 
+// Where a block has less shared memory than that.
 template <int DK, int C, Gates gates>
-__device__ __noinline__ void walk_back_carefully(const BackwardPart& x) {
-    walk_back<DK, C, gates, true>(x);
-}
-
-template <int DK, int C, Gates gates>
-__global__ __launch_bounds__(sweep_threads, backward_sweep_blocks<DK, C>) void gated_backward_sweep(
-    const __grid_constant__ BackwardPart x) {
-    walk_back<DK, C, gates, false>(x);
+__global__ __launch_bounds__(careful_threads) void gated_backward_sweep_on_fma(const __grid_constant__ BackwardPart x) {
+    walk_back_carefully<DK, C, gates>(x);
 }
 
 template <int DK, int C, Gates gates>
 void backward_sweep(const BackwardPart& x, cudaStream_t stream) {
     const int64_t wide = (x.part.call.dv + sweep_columns - 1) / sweep_columns;
-    launch(gated_backward_sweep<DK, C, gates>, "launching gated_backward_sweep",
-           dim3(static_cast<unsigned>(x.part.call.all_heads * wide)), sweep_threads,
-           sizeof(BackwardShared<DK, C, gates>), 1, false, stream, x);
+    constexpr std::size_t careful = sizeof(CarefulBackwardShared<DK, C, gates>),
+                          bytes = std::max(sizeof(BackwardShared<DK, C, gates>), careful);
+    const bool fits = bytes <= device().shared;
+    launch(fits ? gated_backward_sweep<DK, C, gates> : gated_backward_sweep_on_fma<DK, C, gates>,
+           "launching gated_backward_sweep", dim3(static_cast<unsigned>(x.part.call.all_heads * wide)),
+           fits ? sweep_threads : careful_threads, fits ? bytes : careful, 1, false, stream, x);
 }
 
 }  // namespace

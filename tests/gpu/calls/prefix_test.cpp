@@ -157,7 +157,7 @@ TEST_CASE("prefix on tensor cores: random texts", "[gpu][gpu-prefix]") {
     }
 }
 
-TEST_CASE("prefix on FMA units", "[gpu][gpu-prefix]") {
+TEST_CASE("prefix in Float32", "[gpu][gpu-prefix]") {
     if (!on_gpu()) return;
     const Poison poison;
     unsigned seed = 1500;
