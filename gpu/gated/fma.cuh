@@ -35,6 +35,13 @@ __device__ __forceinline__ void set_element(void* p, int64_t i, Type t, float x)
     else if (t == Type::BFloat16) static_cast<__nv_bfloat16*>(p)[i] = static_cast<__nv_bfloat16>(x);
     else static_cast<__half*>(p)[i] = static_cast<__half>(x);
 }
+// f(type), with the type as a constant in each of three copies of f.
+template <class F>
+__device__ __forceinline__ void by_type(Type type, const F& f) {
+    if (type == Type::Float32) f(Type::Float32);
+    else if (type == Type::BFloat16) f(Type::BFloat16);
+    else f(Type::Float16);
+}
 // Four elements from i on, aligned to four elements.
 __device__ __forceinline__ float4 quad(const void* p, int64_t i, Type t) {
     if (t == Type::Float32) return *reinterpret_cast<const float4*>(static_cast<const float*>(p) + i);

@@ -26,11 +26,11 @@ struct Parts {
 inline Parts parts_of(std::int64_t N, std::int64_t C, std::int64_t heads, std::int64_t most, std::int64_t at_once,
                       std::int64_t least = 1) {
     const std::int64_t all_chunks = (N + C - 1) / C;
-    most = std::max(most, std::max<std::int64_t>(least, 1));
+    least = std::max<std::int64_t>(least, 1), most = std::max(most, least);
     if (all_chunks <= most) return {N, C, all_chunks};  // no two parts have fewer rounds than one
     Parts best;
     double best_rounds = 0;
-    for (std::int64_t chunks = most; chunks >= std::max<std::int64_t>(least, 1); --chunks) {
+    for (std::int64_t chunks = most; chunks >= least; --chunks) {
         const Parts parts(N, C, chunks);
         const auto rounds = [&](std::int64_t i) { return (parts.chunks(i) * heads + at_once - 1) / at_once; };
         const std::int64_t last = parts.count - 1;

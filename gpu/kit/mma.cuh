@@ -49,23 +49,18 @@ __device__ __forceinline__ void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[
     }
 }
 
-// ---- tf32 operands: Float32 rounded to 11 significant bits ----
+// ---- TF32 operands, Float32 sums ----
 
-// d[16×8] += a[16×8] b[8×8]. With t = lane % 4 a lane has of a the elements [g][t], [g + 8][t], [g][t + 4],
-// [g + 8][t + 4], of b [t][g] and [t + 4][g].
+// d[16×8] += a[16×8] b[8×8]; the lower 13 bits of an operand are not read. With t = lane % 4 a lane has of a the
+// elements [g][t], [g + 8][t], [g][t + 4], [g + 8][t + 4], of b [t][g] and [t + 4][g].
 __device__ __forceinline__ void mma_m16n8k8_tf32(float* d, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// ---- TF32 operands, Float32 sums ----
-
-// d[16×8] += a[16×8] b[8×8]; the lower 13 bits of an operand are not read.
 __device__ __forceinline__ void mma_m16n8k8_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    mma_m16n8k8_tf32(d, a, b[0], b[1]);
 }
 
 }  // namespace causeway::gpu::ptx

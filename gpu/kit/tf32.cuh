@@ -16,7 +16,6 @@ namespace causeway::gpu::tf32 {
 // x as hi + lo, both read as TF32, hi the nearest. A NaN stays one in lo, and an infinity becomes one.
 struct HiLo {
     uint32_t hi, lo;
-    HiLo() = default;
     explicit __device__ __forceinline__ HiLo(float x) {
         constexpr uint32_t half_step = 1u << 12, kept = ~((1u << 13) - 1);
         hi = (__float_as_uint(x) + half_step) & kept;
@@ -36,7 +35,7 @@ struct Fragment {
 using Left = Fragment<4>;
 using Right = Fragment<2>;
 
-// Left operands: at(row, column) of a 16×8 tile; a result of a product; at(row, column) by pairs.
+// Left operands: at(row, column) of a 16×8 tile, and the result of a product, by pairs.
 template <class At>
 __device__ __forceinline__ Left left(const At& at) {
     const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;

@@ -20,25 +20,6 @@ struct SweepShared {
     TokenTiles<C> W[2], U[2], weighted_U[2];   // V - (e ⊙ K) S; U; w ⊙ U with a gate per head, else U
 };
 
-// What a lane has of its tile of tokens (TilePlace): values on their way, β, e and w.
-struct OwnTokens {
-    uint32_t v[4];
-    float beta[2], e[2] = {1.0f, 1.0f}, w[2] = {1.0f, 1.0f};
-
-    template <int C, Gates gates, class Place>
-    __device__ __forceinline__ void load(const Part& p, const Place& at, int chunk, int64_t start, int n) {
-        const Call& call = p.call;
-        at.load(v, call.v, at.h, start, n, call);
-        const float* head_gates = p.scores + (at.bh * p.chunks + chunk + 1) * p.floats - 2 * C;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int t = at.token(i);
-            beta[i] = call.beta && t < n ? call.beta[at.bh * call.N + start + t] : 0.0f;
-            if constexpr (gates == Gates::head) e[i] = head_gates[t], w[i] = head_gates[C + t];
-        }
-    }
-};
-
 // One block: 32 columns of one batch-head (tile.cuh). Its work is a sequence of items: the keys of a chunk, the queries
 // of its heads of queries, the keys of the next chunk ...; the tile of the next item is copied while one is worked on.
 // record: states and Y are wanted, and no outputs.
@@ -74,7 +55,8 @@ __global__ __launch_bounds__(sweep_threads, sweep_blocks<DK>) void gated_sweep(c
         else arriving.put(X, call.type);
     };
 
-    OwnTokens own;
+    TokenFactors own;
+    uint32_t values[4];  // of the lane's tile of tokens, on their way
     bool finite = true;
     int slot = 0;
     start_copies(0, 0, 0);
@@ -89,7 +71,10 @@ __global__ __launch_bounds__(sweep_threads, sweep_blocks<DK>) void gated_sweep(c
             const bool more = item + 1 < items || chunk + 1 < p.chunks;
             const int next_item = item + 1 < items ? item + 1 : 0, next_chunk = chunk + (next_item == 0);
             if (more) start_copies(next_chunk, next_item, slot ^ 1);
-            if (item == 0 && has_tokens) own.load<C, gates>(p, at, chunk, start, n);
+            if (item == 0 && has_tokens) {
+                at.load(values, call.v, at.h, start, n, call);
+                own.load<C, gates>(p, at, chunk, start, n);
+            }
             if constexpr (gates == Gates::channel) {
                 put(chunk, item, slot);
                 __syncthreads();
@@ -116,7 +101,7 @@ __global__ __launch_bounds__(sweep_threads, sweep_blocks<DK>) void gated_sweep(c
             } else {
                 if (has_tokens) {
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) x[i] = value(own.v[i], call.type) - (delta ? x[i] : 0.0f);
+                    for (int i = 0; i < 4; ++i) x[i] = value(values[i], call.type) - (delta ? x[i] : 0.0f);
                 }
                 if (delta) {
                     if (has_tokens) W[at.group][at.lane] = quad_of(x);

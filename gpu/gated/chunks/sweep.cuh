@@ -111,17 +111,13 @@ __device__ __forceinline__ void load_tile(float* to, const char* rows, const Ope
 }
 
 // A staged tile of C rows as Float32.
-template <int DK, int C, int threads, class Rows, Type t>
-__device__ __forceinline__ void convert_elements(float* to, const void* from) {
-#pragma unroll 4
-    for (int i = 4 * threadIdx.x; i < C * DK; i += 4 * threads)
-        *reinterpret_cast<float4*>(to + Rows::at(i / DK, i % DK)) = quad(from, i, t);
-}
 template <int DK, int C, int threads, class Rows>
-__device__ __forceinline__ void convert_tile(float* to, const void* from, Type t) {
-    if (t == Type::Float32) convert_elements<DK, C, threads, Rows, Type::Float32>(to, from);
-    else if (t == Type::BFloat16) convert_elements<DK, C, threads, Rows, Type::BFloat16>(to, from);
-    else convert_elements<DK, C, threads, Rows, Type::Float16>(to, from);
+__device__ __forceinline__ void convert_tile(float* to, const void* from, Type type) {
+    by_type(type, [&](Type t) {
+#pragma unroll 4
+        for (int i = 4 * threadIdx.x; i < C * DK; i += 4 * threads)
+            *reinterpret_cast<float4*>(to + Rows::at(i / DK, i % DK)) = quad(from, i, t);
+    });
 }
 
 // A staged tile in Float32 as the products want it: k or q, with a gate per channel e ⊙ k or e ⊙ q. For keys e and

@@ -1,7 +1,7 @@
 // A state and its products on tensor cores, operands as sums of two TF32 (gpu/kit/tf32.cuh).
 //
-// A block has 32 columns of a state of DK rows, a warp 16 columns and 16 rows (channels of the keys; 32 of 256) of
-// them, transposed: Sᵀ is 16 columns × 8 channels a tile, and a lane 4 g + t has of it the columns g and g + 8 at the
+// A block has 32 columns of a state of DK rows, a warp 16 columns and DK/4 rows (channels of the keys) of them,
+// transposed: Sᵀ is 16 columns × 8 channels a tile, and a lane 4 g + t has of it the columns g and g + 8 at the
 // channels 2t and 2t + 1. Rows of tokens are transposed likewise, 16 columns × 8 tokens a tile, so that a product with
 // the state leaves what the next one takes. The warps of 16 columns ("half" of the block) sum up the products of their
 // channels through shared memory; warp i of them, i < C/8, then has the tokens 8 i ... 8 i + 7.
@@ -13,7 +13,8 @@ namespace causeway::gpu::gated {
 
 constexpr int channel_groups = 4;  // warps of a half of a block
 constexpr int sweep_threads = 2 * 32 * channel_groups;
-// Blocks that a multiprocessor is to hold: registers for all that a warp of 128 rows has under way are half of them.
+// Blocks that a multiprocessor is to hold: above 64 rows one, since a thread takes close to 200 registers
+// and two blocks would leave it 128.
 template <int DK>
 constexpr int sweep_blocks = DK == 64 ? 2 : 1;
 
@@ -104,8 +105,7 @@ struct ChannelTiles {
     float4 rows[2][C * DK / 4], log_gates[2][C * DK / 4];  // by slot; of the keys' tile
     float e[C * DK], weighted_k[C * DK];                   // e, w ⊙ k
 
-    template <class Place>
-    __device__ __forceinline__ void start(const Part& p, const Place& at, int chunk, int item, int slot) {
+    __device__ __forceinline__ void start(const Part& p, const TilePlace& at, int chunk, int item, int slot) {
         stage_item<DK, C, Gates::channel, sweep_threads>(rows[slot], log_gates[slot], p, at, chunk, item);
     }
     // e ⊙ k or e ⊙ q to X.
@@ -124,6 +124,23 @@ __device__ __forceinline__ void scale_tokens(float (&x)[4], const float (&factor
 #pragma unroll
     for (int i = 0; i < 4; ++i) x[i] *= factor[i % 2];
 }
+
+// Of the lane's tokens of tile `at.group`: β, e and w.
+struct TokenFactors {
+    float beta[2], e[2] = {1.0f, 1.0f}, w[2] = {1.0f, 1.0f};
+
+    template <int C, Gates gates>
+    __device__ __forceinline__ void load(const Part& p, const TilePlace& at, int chunk, int64_t start, int n) {
+        const Call& call = p.call;
+        const float* head_gates = p.scores + (at.bh * p.chunks + chunk + 1) * p.floats - 2 * C;
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int t = at.token(i);
+            beta[i] = call.beta && t < n ? call.beta[at.bh * call.N + start + t] : 0.0f;
+            if constexpr (gates == Gates::head) e[i] = head_gates[t], w[i] = head_gates[C + t];
+        }
+    }
+};
 
 // The warp's part of a state.
 template <int DK>

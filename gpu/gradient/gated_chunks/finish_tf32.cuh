@@ -399,20 +399,14 @@ struct TensorFinish {
         bool finite = true;
         each_pair(
             [&](char*, int, int, float x, float y) { finite = finite && gpu::is_finite(x) && gpu::is_finite(y); });
-        // Whole tiles without a branch for each pair.
-        const auto whole_by = [&](Type type) {
-            each_pair([&](char* row, int, int c, float x, float y) { set_pair(row, c, type, x, y); });
-        };
         if (n < C || call.dk < DK || !to.quads) {
             each_pair([&](char* row, int t, int c, float x, float y) {
                 if (t < n) set_pair_within(row, c, call.dk, to.quads, call.type, x, y);
             });
-        } else if (call.type == Type::Float32) {
-            whole_by(Type::Float32);
-        } else if (call.type == Type::BFloat16) {
-            whole_by(Type::BFloat16);
-        } else {
-            whole_by(Type::Float16);
+        } else {  // without a branch for each pair
+            by_type(call.type, [&](Type type) {
+                each_pair([&](char* row, int, int c, float x, float y) { set_pair(row, c, type, x, y); });
+            });
         }
         return finite;
     }

@@ -22,23 +22,6 @@ struct BackwardShared {
     TokenTiles<C> D[2], decayed_D[2], dU[2], dV[2];  // decayed: e ⊙ D with a gate per head, else D; dV: -e ⊙ dV
 };
 
-// What a lane has of its tile of tokens (TilePlace): β, e, w, and dU as it grows.
-struct OwnGradients {
-    float beta[2], e[2] = {1.0f, 1.0f}, w[2] = {1.0f, 1.0f}, dU[4];
-
-    template <int C, Gates gates, class Place>
-    __device__ __forceinline__ void load(const Part& p, const Place& at, int chunk, int64_t start, int n) {
-        const Call& call = p.call;
-        const float* head_gates = p.scores + (at.bh * p.chunks + chunk + 1) * p.floats - 2 * C;
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int t = at.token(i);
-            beta[i] = call.beta && t < n ? call.beta[at.bh * call.N + start + t] : 0.0f;
-            if constexpr (gates == Gates::head) e[i] = head_gates[t], w[i] = head_gates[C + t];
-        }
-    }
-};
-
 // One block: 32 columns of one batch-head (gpu/gated/chunks/tile.cuh). E, the gradient of the state after a chunk,
 // stays in registers. The work is a sequence of items, as in gated_sweep but backwards: the keys of the last chunk, its
 // queries, head after head, then the keys of the chunk before it ... The tile of the next item is copied while one is
@@ -73,7 +56,8 @@ __global__ __launch_bounds__(sweep_threads,
         else arriving.put(X, call.type);
     };
 
-    OwnGradients own;
+    TokenFactors own;
+    float dU[4];  // of the lane's tile of tokens, as it grows
     bool finite = true;
     int slot = 0;
     start_copies(p.chunks - 1, 0, 0);
@@ -106,8 +90,8 @@ __global__ __launch_bounds__(sweep_threads,
                                            at);
                 at.meet();
                 if (has_tokens) {
-                    sum_groups<C>(own.dU, s.partial[at.half], at);
-                    scale_tokens(own.dU, own.w);
+                    sum_groups<C>(dU, s.partial[at.half], at);
+                    scale_tokens(dU, own.w);
                 }
             } else {  // dU += Aᵀ D, E += Qeᵀ D
                 if (has_tokens) {
@@ -119,16 +103,16 @@ __global__ __launch_bounds__(sweep_threads,
                     s.decayed_D[at.half][at.group][at.lane] = quad_of(D);
                 }
                 at.meet();
-                if (has_tokens) add_lower<C, true>(own.dU, s.A[slot], s.D[at.half], at);
+                if (has_tokens) add_lower<C, true>(dU, s.A[slot], s.D[at.half], at);
                 E.template add_outer<C>(s.decayed_D[at.half], s.Q[slot], at);
             }
             if (item + 1 == items) {  // dV; E -= Keᵀ dV
                 if (delta) {
-                    if (has_tokens) s.dU[at.half][at.group][at.lane] = quad_of(own.dU);
+                    if (has_tokens) s.dU[at.half][at.group][at.lane] = quad_of(dU);
                     at.meet();
                 }
                 if (has_tokens) {
-                    float dV[4] = {own.dU[0], own.dU[1], own.dU[2], own.dU[3]};
+                    float dV[4] = {dU[0], dU[1], dU[2], dU[3]};
                     if (delta) {
 #pragma unroll
                         for (float& f : dV) f = 0.0f;
